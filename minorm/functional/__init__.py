@@ -1,4 +1,4 @@
-"""The functions that users call: each decides the axes, checks its arguments and applies one operation.
+"""The functions that users call. Each function checks its arguments, decides the axes and applies one operation.
 
 import minorm.functional as F
 """

@@ -1,6 +1,6 @@
 """Activations, which work element by element, and softmax along one axis. All keep the shape and the float type of x.
 
-They take `inplace` so that a definition written for PyTorch runs, but the result is always a new tensor.
+The functions accept `inplace` so that a model written for PyTorch runs, but the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 @documented(ELEMENTWISE)
 @trace.operation
 def relu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = max(x, 0); the slope at 0 is 0, and NaN stays NaN. Integers stay integers.
+    """y = max(x, 0). The slope at 0 is 0, and NaN stays NaN. Integers stay integers.
 
     Example:
         >>> F.relu(mn.tensor([-1.0, 0.0, 2.0]))

@@ -1,6 +1,4 @@
-"""Texts for `documented`: a dictionary for each family of functions or layers, which describes the arguments that they
-share.
-"""
+"""Texts for `documented`. Each dictionary describes the arguments that a family of functions or layers shares."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ TRANSPOSED = CONVOLUTION | {
     "padding": "how much is cut off at both ends of y: an int, one int per axis, or a (low, high) pair per axis",
     "output_padding": (
         "makes y longer at its end: with this stride, a convolution maps several lengths to the length of x, and this "
-        "chooses among them. It must be less than the stride or the dilation"
+        "chooses among these lengths. It must be less than the stride or the dilation"
     ),
     "dilation": "the distance in y between two taps of the kernel, an int or one int per axis",
 }
@@ -76,7 +74,7 @@ POOLING = {
         "elements added at both ends: an int, one int per axis, or a (low, high) pair per axis; at most half the kernel"
     ),
     "dilation": "the distance between two taps of the window, an int or one int per axis",
-    "ceil_mode": "True keeps a last window that hangs over the end, if it starts inside; False drops it",
+    "ceil_mode": "True keeps a last window that starts inside x and ends outside; False drops this window",
     "return_indices": "True also returns the positions of the maxima in the flattened spatial axes, as int64",
     "count_include_pad": "True counts the padding among the elements of a mean, False does not",
     "divisor_override": "the number to divide each sum by; None is the number of elements",
@@ -86,31 +84,31 @@ POOLING = {
 
 UNPOOLING = POOLING | {
     "indices": "the positions that max pooling returned, integers of input's shape",
-    "padding": "the padding of that pooling, an int or one int per axis",
-    "output_size": "the lengths of y, if the pooling's input had other lengths; None is the most likely ones",
+    "padding": "the padding of the max pooling, an int or one int per axis",
+    "output_size": "the lengths of the pooling's input; None means the most likely lengths",
 }
 
 LOSS = {
     "input": "the model's output, floats of any shape",
-    "target": "the values wanted, of input's shape and type",
+    "target": "the correct values, of input's shape and type",
     "reduction": '"mean" and "sum" give one number, over all elements; "none" gives the loss of each element',
-    "weight": "a factor for each element, which broadcasts to input; None is 1",
-    "margin": "how far ahead the right answer must be to cost nothing",
+    "weight": "factors for the elements, which broadcast to input; None is 1",
+    "margin": "the lead that a right answer needs for a loss of 0",
     "eps": "keeps the logarithm or the quotient finite",
 }
 
 CLASSES = LOSS | {
     "input": "(N, C, d1, ...) or (C), where C is the number of classes",
     "weight": "(C), a factor for each class, which gets no gradient; None is 1",
-    "ignore_index": "labels of this value have loss 0 and do not count in the mean",
+    "ignore_index": "labels of this value have loss 0 and are left out of the mean",
 }
 
 TRIPLET = LOSS | {
     "anchor": "vectors (..., M), floats",
     "positive": "vectors like the anchors, of the same shape",
     "negative": "vectors unlike the anchors, of the same shape",
-    "margin": "how much farther away the negative must be to cost nothing, above 0",
-    "swap": "True compares with d(positive, negative) where that is smaller than d(anchor, negative)",
+    "margin": "the distance by which negative must be farther away than positive for a loss of 0; above 0",
+    "swap": "True replaces d(anchor, negative) by d(positive, negative) where d(positive, negative) is smaller",
 }
 
 VECTORS = {
@@ -121,10 +119,15 @@ VECTORS = {
 }
 
 TABLE = {
-    "input": "the numbers of the rows, integers of any shape",
+    "input": "the indices of the rows, integers of any shape",
     "weight": "(rows, features), the table",
-    "padding_idx": "a row that gets no gradient; negative numbers count from the end, None means no such row",
-    "max_norm": "rows that are read and longer than this are first shortened to it, in place; None shortens no row",
+    "padding_idx": (
+        "the index of a row that gets no gradient; negative numbers count from the end; None means no such row"
+    ),
+    "max_norm": (
+        "if a row that is read has a larger norm than max_norm, it is first scaled to max_norm, in place; None scales "
+        "no row"
+    ),
     "norm_type": "the p of the norm that max_norm limits",
     "scale_grad_by_freq": "True divides a row's gradient by the number of times that the row was read",
     "sparse": "accepted but ignored: gradients are dense here",
@@ -146,9 +149,9 @@ RESIZING = {
         '"bilinear", "trilinear" (from two elements per axis), "bicubic" (from four), "area" (means of equal parts)'
     ),
     "align_corners": (
-        "True: the centres of the outer elements coincide; False and None: their outer edges do. Not for nearest and "
-        "area"
+        "True aligns the centres of the outermost elements of input and y; False and None align their outer edges. Not "
+        "for nearest and area"
     ),
-    "recompute_scale_factor": "True recomputes the scale from the rounded lengths, instead of taking scale_factor",
+    "recompute_scale_factor": "True recomputes the scale from the rounded lengths; False uses scale_factor itself",
     "antialias": 'True widens the kernel where an axis shrinks, for "bilinear" and "bicubic"',
 }

@@ -1,6 +1,4 @@
-"""Checks that functionals make before they compute: that arguments are Tensors and, where necessary, have one float
-type.
-"""
+"""Checks that functions make before they compute: arguments must be Tensors and, where necessary, of one float type."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any) -> None:
-    """Raise TypeError unless all are Tensors of the same float type; arguments named in `optional` may be None."""
+    """Raise TypeError unless `tensors` are Tensors of one float type; those named in `optional` may also be None."""
     first, common = "", None
     for name, x in tensors.items():
         if x is None and name in optional:

@@ -1,4 +1,4 @@
-"""Attention: each query takes a mean of the values, weighted by how well their keys match the query."""
+"""Attention: each query takes a mean of the values, weighted by how well each value's key matches the query."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """y = softmax(scale * query @ key^T + mask) @ value: for each query, a weighted mean of the values.
 
-    y is (*, L, V) and has query's type. For a query that may look at no key, y is 0. 16-bit floats compute in float32.
+    y is (*, L, V) and has query's type. If a query may look at no key, its y is 0. For 16-bit floats the computation is
+    in float32.
 
     Example:
         >>> q, k = mn.tensor([[100.0, 0.0]]), mn.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -72,10 +73,9 @@ def attend(
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the weighted means of the values, and the weights. 16-bit floats compute in float32, and only the result
-    is rounded.
+    """Return the pair (y, weights). For 16-bit floats the computation is in float32, and only the results are rounded.
 
-    If the scores were rounded, the exponent of e^x would have an error that grows with the scores.
+    The scores are not rounded to 16 bits, because their rounding errors would cause large errors of the weights.
     """
     kind, cast = query.dtype, trace.state.cast
     if cast is not None:  # the type in which autocast computes a product
@@ -119,8 +119,8 @@ def _shared(x: Tensor, query: Tensor) -> Tensor:
 
 
 def joined_masks(*masks: Any) -> Any:
-    """Join masks into one mask that is added to the scores; return None if all masks are None. A mask holds bools,
-    which are True where the query must not look, or numbers.
+    """Join masks into one mask that is added to the scores; return None if all masks are None. A mask holds either
+    bools (True where the query must not look) or numbers.
     """
     total = None
     for mask, dtype in masks:

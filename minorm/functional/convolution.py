@@ -31,9 +31,9 @@ Padding = str | int | tuple[int, ...] | tuple[tuple[int, int], ...]
     CONVOLUTION | {"x": SAMPLE, "weight": "(O, C / groups, {taps})"},
     "y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, i * stride + k * dilation - padding]",
     "y[n, o, i, j] = bias[o] + sum of weight[o, c, k, l] * x[n, c, i * stride + k * dilation - padding, ...]\n\n"
-    "The sum is over c, k, l; columns j, l follow the same rule as rows i, k.",
+    "The sum is over c, k, l. The dots stand for j * stride + l * dilation - padding.",
     "y[n, o, h, i, j] = bias[o] + sum of weight[o, c, m, k, l] * x[n, c, h * stride + m * dilation - padding, ...]\n\n"
-    "The sum is over c, m, k, l; rows i, k and columns j, l follow the same rule as planes h, m.",
+    "The sum is over c, m, k, l. The dots stand for the same indices with i, k and j, l.",
     example=4,
 )
 def _conv(
@@ -46,13 +46,13 @@ def _conv(
     dilation: IntOrInts = 1,
     groups: int = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). It is a cross-correlation, as everywhere in deep learning. Along each axis, for K taps and
-    with zeros outside of x,
+    """y is (N, O, {new}). This is a cross-correlation, as everywhere in deep learning. Outside its bounds, x is 0.
+    Along each axis, for K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
-    All tensors have the same float type; 16-bit floats compute in float32, and only the result is rounded. Raises
-    ValueError for shapes that do not fit, and TypeError for other types.
+    All tensors must have the same float type. For 16-bit floats the computation is in float32, and only the result is
+    rounded. Raises ValueError if the shapes do not fit together, and TypeError if the types differ.
 
     Example:
         >>> x = mn.ones({shape})
@@ -61,8 +61,7 @@ def _conv(
         >>> F.{name}(x, weight=x).item() == x.numel()  # one window, a sum of ones
         True
 
-    Its ONNX operator is Conv; LeCun et al. 1989. The arithmetic of the lengths: Dumoulin and Visin 2016,
-    arXiv:1603.07285.
+    Its ONNX operator is Conv; LeCun et al. 1989. Dumoulin and Visin 2016, arXiv:1603.07285, explain the lengths.
     """
     options = checked_options(f"conv{rank}d", rank, x, weight, bias, stride, padding, dilation, groups)
     return Convolution.apply(x, weight, bias, **options)
@@ -116,9 +115,9 @@ def _options(
     "y[n, o, i * stride + k * dilation - padding] += weight[c, o, k] * x[n, c, i]; y starts as bias[o].\n\n"
     "The sum is over all c, i, k.",
     "y[n, o, i * stride + k * dilation - padding, ...] += weight[c, o, k, l] * x[n, c, i, j]; y starts as bias[o].\n\n"
-    "The sum is over all c, i, j, k, l; columns are spread out like rows.",
+    "The sum is over all c, i, j, k, l. The dots stand for j * stride + l * dilation - padding.",
     "y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]\n\n"
-    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l; rows and columns are spread out like planes.",
+    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l. The dots stand for the indices with i, k and j, l.",
     example=4,
 )
 def _transpose(
@@ -132,13 +131,13 @@ def _transpose(
     groups: int = 1,
     dilation: IntOrInts = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). A convolution's backward pass computes the gradient of its input in the same way, so the
-    stride spreads x out. Along each axis, for K taps,
+    """y is (N, O, {new}). The same formula gives the gradient of a convolution's input. A stride above 1 makes y longer
+    than x. Along each axis, for K taps,
 
         length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1
 
-    All tensors have the same float type; 16-bit floats compute in float32, and only the result is rounded. Raises
-    ValueError for shapes that do not fit, and TypeError for other types.
+    All tensors must have the same float type. For 16-bit floats the computation is in float32, and only the result is
+    rounded. Raises ValueError if the shapes do not fit together, and TypeError if the types differ.
 
     Example:
         >>> x = mn.ones({shape})

@@ -74,7 +74,7 @@ def cdist(
 ) -> Tensor:
     """y[..., i, j] = (sum |x1[..., i, :] - x2[..., j, :]|^p)^(1/p): the distance of each row of x1 from each row of x2.
 
-    y is (*, P, R). Raises ValueError for rows of different lengths.
+    y is (*, P, R). Raises ValueError if the rows of x1 and x2 have different lengths.
 
     Example:
         >>> mn.cdist(mn.tensor([[0.0, 0.0]]), mn.tensor([[3.0, 4.0], [0.0, 1.0]]))
@@ -107,7 +107,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 def vector_norm(x: Any, p: float, dim: int, keepdim: bool = False) -> Any:
-    """(sum |x|^p)^(1/p) along an axis; the gradient is 0 where the norm is 0."""
+    """Return (sum |x|^p)^(1/p) along an axis. The gradient is 0 where the norm is 0."""
     if p == 0:
         size = x.abs()
         return (size * 0 + (size.detach() != 0).to(x.dtype)).sum(dim, keepdim)
@@ -115,5 +115,5 @@ def vector_norm(x: Any, p: float, dim: int, keepdim: bool = False) -> Any:
 
 
 def _floored(norm: Tensor, eps: float) -> Tensor:
-    """max(norm, eps), with no gradient below eps."""
+    """Return max(norm, eps). Where norm is below eps, no gradient flows."""
     return maximum(norm, Tensor(np.full_like(norm.array, eps)))

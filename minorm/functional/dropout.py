@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 @documented(DROPOUT)
 @trace.operation
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), where each element draws m: 0 with probability p, else 1; in evaluation y = x.
+    """y = x * m / (1 - p); in evaluation y = x. For each element, m is 0 with probability p, else 1.
 
     The mean of y is x, so evaluation needs no factor. The draws come from minorm's generator, so they repeat after
     `minorm.manual_seed` with the same seed. Raises ValueError unless 0 <= p <= 1.
@@ -54,10 +54,10 @@ def check_probability(operation: str, p: float, name: str = "p") -> None:
 @documented(DROPOUT, input="(N, C, L) or (C, L), floats")
 @trace.operation
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
+    """y = x * m / (1 - p); in evaluation y = x. For each channel, m is 0 with probability p, else 1.
 
-    Neighbours in a signal are much alike, so single zeros would hide little. Raises ValueError if p is outside 0 to 1,
-    or if input has another number of axes.
+    Neighbouring elements of a signal are similar, so dropping single elements would remove little information. Raises
+    ValueError if p is outside 0 to 1, or if input does not have 2 or 3 axes.
 
     Example:
         >>> y = F.dropout1d(mn.ones(2, 3, 4), p=0.5)
@@ -72,10 +72,10 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 @documented(DROPOUT, input="(N, C, H, W), and also (N, C, L) and (N, C), floats")
 @trace.operation
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
+    """y = x * m / (1 - p); in evaluation y = x. For each channel, m is 0 with probability p, else 1.
 
-    Neighbouring pixels are much alike, so single zeros would hide little. Raises ValueError if p is outside 0 to 1, or
-    if input has another number of axes.
+    Neighbouring pixels are similar, so dropping single pixels would remove little information. Raises ValueError if p
+    is outside 0 to 1, or if input does not have 3 or 4 axes.
 
     Example:
         >>> y = F.dropout2d(mn.ones(2, 3, 4, 4), p=0.5)
@@ -90,10 +90,10 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 @documented(DROPOUT, input="(N, C, D, H, W) or (C, D, H, W), floats")
 @trace.operation
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x * m / (1 - p), where each channel draws m: 0 with probability p, else 1; in evaluation y = x.
+    """y = x * m / (1 - p); in evaluation y = x. For each channel, m is 0 with probability p, else 1.
 
-    Neighbours in a volume are much alike, so single zeros would hide little. Raises ValueError if p is outside 0 to 1,
-    or if input has another number of axes.
+    Neighbouring elements of a volume are similar, so dropping single elements would remove little information. Raises
+    ValueError if p is outside 0 to 1, or if input does not have 4 or 5 axes.
 
     Example:
         >>> y = F.dropout3d(mn.ones(2, 3, 4, 4, 4), p=0.5)
@@ -159,11 +159,11 @@ def feature_alpha_dropout(
 )
 @trace.operation
 def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
-    """y = x * m / (1 - p); in evaluation y = x. Each sample, or the whole batch, draws m: 0 with probability p, else 1.
+    """y = x * m / (1 - p); in evaluation y = x. Per sample or per batch, m is 0 with probability p, else 1.
 
-    A residual block whose branch is 0 passes its input on, so the depth of the network varies from sample to sample.
-    For p = 1, y is 0. The draws come from minorm's generator. Raises ValueError if p is outside 0 to 1, or for another
-    mode.
+    Where m is 0, the residual branch is left out and the block returns its input. So the depth of the network varies
+    from sample to sample. For p = 1, y is 0. The draws come from minorm's generator. Raises ValueError if p is outside
+    0 to 1, or if mode is not "row" or "batch".
 
     Example:
         >>> y = F.stochastic_depth(mn.ones(100, 3, 4, 4), p=0.5, mode="row")

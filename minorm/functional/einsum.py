@@ -1,9 +1,9 @@
 """einsum: products and sums written with letters. Every step is a matrix product, a sum or a change of axes.
 
 "bij,bjk->bik" is a matrix product for each b; "ii->" is a trace; "...ij->...ji" swaps the last two axes of any tensor.
-Two tensors are combined in a stack of matrix products. Letters that are in both tensors and in the result index the
-stack. Letters that are in both tensors but not in the result are summed over. Letters in only one tensor are the rows
-or the columns. More than two tensors are combined one after the other, from the left.
+Two tensors are combined in a stack of matrix products. Letters in both tensors and in the result index the stack.
+Letters in both tensors but not in the result are summed over. Letters in only one of the tensors index the rows or the
+columns. More than two tensors are combined one after the other, from the left.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Weigh = Callable[[tuple[int, ...], int, Any], None]
 )
 @trace.operation
 def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
-    """Multiply the tensors, and sum over the letters that the result lacks.
+    """Multiply the tensors, and sum over the letters that are missing from the result.
 
-    An axis of length 1 broadcasts to a longer axis of the same letter. Raises ValueError for an equation that does not
-    fit the tensors.
+    An axis of length 1 broadcasts to a longer axis of the same letter. Raises ValueError if the equation does not fit
+    the tensors.
 
     Example:
         >>> a = mn.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -65,7 +65,9 @@ def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
 
 
 def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
-    """Return the letters of each tensor and of the result; letters that the equation does not use replace "..."."""
+    """Return the letters of each tensor and of the result. Each "..." is replaced by letters that the equation does not
+    use.
+    """
     text = "".join(equation.split())
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -128,8 +130,8 @@ def _single(x: Tensor, letters: str, kept: set[str]) -> tuple[Tensor, str]:
 
 
 def _pair(a: Tensor, left: str, b: Tensor, right: str, later: set[str], weigh: Weigh | None) -> tuple[Tensor, str]:
-    """Combine two tensors in a stack of matrix products; `later` has the letters that later steps or the
-    result need.
+    """Combine two tensors in a stack of matrix products. `later` is the set of letters that later steps or the result
+    need.
     """
     shapes = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
     lengths = {**shapes[1], **{c: n if n != 1 else shapes[1].get(c, n) for c, n in shapes[0].items()}}

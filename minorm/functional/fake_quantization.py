@@ -1,8 +1,8 @@
 """Fake quantization: rounds floats to the values that 8-bit integers can represent, and lets gradients pass.
 
 A network that trains on rounded numbers learns weights that still work as integers. The names are PyTorch's. As in ONNX
-QuantizeLinear, x is divided by the scale; PyTorch multiplies by the reciprocal. The results differ only rarely, at a
-tie, and then by one step.
+QuantizeLinear, x is divided by the scale, while PyTorch multiplies x by the scale's reciprocal. The results differ only
+in the rare case of a tie, by one step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RANGE = {
 def fake_quantize_per_tensor_affine(x: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Tensor:
     """y = (clip(round(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale; ties round to even.
 
-    The gradient of x ignores the rounding: it is dy where x was not clipped, else 0.
+    The gradient of x ignores the rounding: the gradient is dy where x was not clipped, else 0.
 
     Example:
         >>> F.fake_quantize_per_tensor_affine(mn.tensor([-1.0, 0.26, 3.0]), 0.5, 1, 0, 4)
@@ -71,7 +71,7 @@ def fake_quantize_per_tensor_affine(x: Tensor, scale: Any, zero_point: Any, quan
 def fake_quantize_per_channel_affine(
     x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """`fake_quantize_per_tensor_affine` with a scale and a zero point for each place along `axis`.
+    """`fake_quantize_per_tensor_affine` with a separate scale and zero point for each index along `axis`.
 
     Example:
         >>> x = mn.tensor([[0.4, 1.0], [0.4, 1.0]])

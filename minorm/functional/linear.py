@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y = x @ weight.T + bias
 
-    y is (..., out). Raises ValueError for shapes that do not fit, and TypeError for different types.
+    y is (..., out). Raises ValueError if the shapes do not fit together, and TypeError if the types differ.
 
     Example:
         >>> F.linear(mn.tensor([[1.0, 2.0]]), weight=mn.tensor([[3.0, 4.0], [0.0, 1.0]]), bias=mn.tensor([0.0, 10.0]))
@@ -51,7 +51,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]
 
-    y is (..., out). Raises ValueError for shapes that do not fit.
+    y is (..., out). Raises ValueError if the shapes do not fit together.
 
     Example:
         >>> F.bilinear(mn.tensor([1.0, 2.0]), mn.tensor([3.0]), weight=mn.tensor([[[1.0], [10.0]]]))

@@ -1,5 +1,5 @@
-"""Looks up rows of a table by number (embedding, bags of embeddings), and turns numbers into rows of 0 and
-1 (one_hot).
+"""Looks up rows of a table by their index (embedding, bags of embeddings), and turns classes into rows of 0 and 1
+(one_hot).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """y[...] = weight[input[...]]: the row of the table for each number.
+    """y[...] = weight[input[...]]: each number in input is replaced by the row of the table with that index.
 
-    y is (*input.shape, features). Raises IndexError for a number outside the table.
+    y is (*input.shape, features). Raises IndexError if the table has no row of that index.
 
     Example:
         >>> F.embedding(mn.tensor([1, 0]), weight=mn.tensor([[0.0, 0.0], [3.0, 4.0]]))
@@ -86,8 +86,8 @@ def embedding_bag(
 ) -> Tensor:
     """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
 
-    y is (bags, features), with zeros for an empty bag. Raises IndexError for a number outside the table, and ValueError
-    for offsets that do not rise.
+    y is (bags, features), with zeros for an empty bag. Raises IndexError if the table has no row of index i, and
+    ValueError if a value in offsets is smaller than the one before.
 
     Example:
         >>> table = mn.tensor([[0.0, 0.0], [3.0, 4.0], [5.0, 6.0]])
@@ -188,7 +188,7 @@ def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
 
 
 def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scale the rows that `input` reads down to the length max_norm if they are longer, in place."""
+    """Scale the rows that `input` selects down to the norm max_norm, in place, if their norm is larger."""
     with devices.on_device_of(weight.array):
         rows = np.unique(input.array)
         sizes = (abs(weight.array[rows].astype(np.float64)) ** norm_type).sum(1) ** (1 / norm_type)
@@ -198,7 +198,9 @@ def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Any, Any]:
-    """Return the positions of each bag's numbers, padded to the longest bag, and a mask that is False for padding."""
+    """Return the positions in `input` of each bag's numbers, and a mask. Shorter bags are padded to the length of the
+    longest bag, and the mask is False for the padding.
+    """
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""pad: adds elements around a tensor, either one value or copies of the tensor's elements (reflect, replicate,
+"""pad: adds elements around a tensor. They are a constant, or copies of the tensor's elements (reflect, replicate,
 circular).
 """
 
@@ -29,10 +29,11 @@ COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTo
 )
 @trace.operation
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """y[..., i] = input[..., i - before] inside, and `value` or copies of input's elements outside.
+    """y[..., i] = input[..., i - before] if input has this element; else `value`, or a copy of an element of input.
 
-    Each length of y is that of input plus before and after. Raises ValueError for another mode, and for widths larger
-    than the number of elements that the mode can copy.
+    `pad` holds a pair (before, after) for each of the last axes; y is longer than input by before + after along the
+    axis. Raises ValueError for an unknown mode, and if a width is larger than the number of elements that the mode can
+    copy.
 
     Example:
         >>> F.pad(mn.tensor([1.0, 2.0, 3.0]), (1, 0))
@@ -67,8 +68,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 
 def along(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
-    """Add copies of elements at both ends of axis `axis`; a negative width cuts elements off. mode is "reflect", "edge"
-    or "wrap".
+    """Add copies of elements at both ends of axis `axis`, or cut elements off where low or high is negative. mode is
+    "reflect", "edge" or "wrap".
     """
     if (low, high) == (0, 0):
         return x

@@ -1,6 +1,6 @@
 """Activations with corners: lines, thresholds and gaps. All keep the shape and the float type of the input.
 
-They take `inplace` so that a definition written for PyTorch runs, but the result is always a new tensor.
+The functions accept `inplace` so that a model written for PyTorch runs, but the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = min(max(x, min_val), max_val). The slope of y is 0 at the bounds and outside.
 
-    Integers stay integers; for them the bounds lose their fractions. Raises ValueError for min_val above max_val, and
-    for a negative min_val with unsigned integers.
+    Integers stay integers, and the bounds are then truncated to integers. Raises ValueError if min_val is above
+    max_val, and if min_val is negative for unsigned integers.
 
     Example:
         >>> F.hardtanh(mn.tensor([-3.0, 0.5, 3.0]))
@@ -65,7 +65,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 @documented(ELEMENTWISE, threshold="x stays where it is above this", value="the value of y elsewhere")
 @trace.operation
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x where x > threshold, else value. For integers both options lose their fractions.
+    """y = x where x > threshold, else value. If x holds integers, threshold and value are truncated to integers.
 
     Example:
         >>> F.threshold(mn.tensor([0.5, 2.0]), threshold=1.0, value=-1.0)
@@ -96,7 +96,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @documented(ELEMENTWISE, lambd="how far x moves, at least 0")
 @trace.operation
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = sign(x) * max(|x| - lambd, 0): moves x by lambd towards 0, and gives 0 where |x| <= lambd
+    """y = sign(x) * max(|x| - lambd, 0): y is x moved by lambd towards 0, and 0 where |x| <= lambd
 
     Raises ValueError for lambd below 0.
 
@@ -127,10 +127,10 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """y = x where x > 0, else a * x, where each element draws a between lower and upper.
+    """y = x where x > 0, else slope * x, with a random slope between lower and upper for each element.
 
-    In evaluation a is (lower + upper) / 2. Raises ValueError for lower > upper. The draws come from minorm's generator,
-    so they repeat after `minorm.manual_seed` with the same seed.
+    In evaluation the slope is (lower + upper) / 2. Raises ValueError if lower > upper. The draws come from minorm's
+    generator, so they repeat after `minorm.manual_seed` with the same seed.
 
     Example:
         >>> F.rrelu(mn.tensor([-1.0, 2.0]), lower=0.1, upper=0.3)

@@ -1,8 +1,9 @@
 """Pooling in one, two and three dimensions, with PyTorch's names and argument order.
 
-x is (N, C, *spatial), or one sample (C, *spatial). A window has `kernel_size` taps, which are `dilation` apart. It
-moves over x with `padding` on both sides, by `stride` at a time (None means by kernel_size). ceil_mode=True keeps a
-last window that reaches beyond the end, if it starts inside; so a window larger than x covers all of x.
+x is (N, C, *spatial), or one sample (C, *spatial). A window has `kernel_size` taps, which are `dilation` apart. The
+window moves in steps of `stride` (of kernel_size if stride is None) over x with `padding` on both sides. ceil_mode=True
+keeps a last window that starts inside x or the padding before x, but ends outside. So a window larger than x covers all
+of x.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ Padding = int | tuple[int, ...] | tuple[tuple[int, int], ...]
     POOLING | {"x": SAMPLE},
     "y[n, c, i] = max over k of x[n, c, i * stride + k * dilation - padding]",
     "y[n, c, i, j] = max over k, l of x[n, c, i * stride + k * dilation - padding, ...]\n\n"
-    "Columns j, l are read as rows i, k are.",
+    "The dots stand for j * stride + l * dilation - padding.",
     "y[n, c, h, i, j] = max over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]\n\n"
-    "Rows i, k and columns j, l are read as planes h, m are.",
+    "The dots stand for i * stride + k * dilation - padding, j * stride + l * dilation - padding.",
     example=4,
 )
 def _max(
@@ -44,8 +45,8 @@ def _max(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """y is (N, C, {new}). The maximum ignores padding, and is NaN if the window has a NaN; of equal maxima the first
-    one counts. Along each axis, for K taps,
+    """y is (N, C, {new}). The maximum ignores padding, and is NaN if the window has a NaN. If several elements are the
+    maximum, the first element gets the gradient and gives the index. Along each axis, for K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -80,9 +81,9 @@ max_pool1d, max_pool2d, max_pool3d = _max
     POOLING | {"x": SAMPLE + "; floats"},
     "y[n, c, i] = mean over k of x[n, c, i * stride + k * dilation - padding]",
     "y[n, c, i, j] = mean over k, l of x[n, c, i * stride + k * dilation - padding, ...]\n\n"
-    "Columns j, l are read as rows i, k are.",
+    "The dots stand for j * stride + l * dilation - padding.",
     "y[n, c, h, i, j] = mean over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]\n\n"
-    "Rows i, k and columns j, l are read as planes h, m are.",
+    "The dots stand for i * stride + k * dilation - padding, j * stride + l * dilation - padding.",
     example=4,
 )
 def _avg(
@@ -96,14 +97,14 @@ def _avg(
     divisor_override: int | None = None,
     dilation: IntOrInts = 1,
 ) -> Tensor:
-    """y is (N, C, {new}). The sum is divided by the number of taps that lie on x or its padding, unless
-    count_include_pad=False or divisor_override changes the divisor; taps beyond the padding, which ceil_mode=True
-    allows, never count. Along each axis, for K taps,
+    """y is (N, C, {new}). The mean divides by the number of taps that lie on x or on the padding.
+    count_include_pad=False counts only the taps on x, and divisor_override replaces this number. With ceil_mode=True,
+    taps can lie beyond the padding; those taps are never counted. Along each axis, for K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
-    dilation comes from ONNX; PyTorch does not have it. Raises ValueError if the windows do not fit, and TypeError for
-    integers.
+    PyTorch has no dilation here; the argument comes from ONNX. Raises ValueError if the windows do not fit, and
+    TypeError if x holds integers.
 
     Example:
         >>> x = mn.arange(4.0).expand({shape})
@@ -133,7 +134,7 @@ avg_pool1d, avg_pool2d, avg_pool3d = _avg
 
 
 def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
-    """Raises ValueError for an axis of length 0, and TypeError for integers.
+    """Raises ValueError if an axis of x has length 0, and TypeError if x holds integers.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
@@ -170,7 +171,7 @@ def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
 @batches(1)
 @trace.operation
 def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
-    """y[n, c, i] = mean of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], L' = output_size
+    """y[n, c, i] = mean of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], where L' = output_size
 
     y is (N, C, L').
     """
@@ -181,9 +182,9 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) ->
 @batches(2)
 @trace.operation
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
-    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], (H', W') = output_size
+    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], with (H', W') = output_size
 
-    y is (N, C, H', W'); columns are split like rows. output_size=1 is the global average.
+    y is (N, C, H', W'). For the columns, j, W and W' replace i, H and H'. output_size=1 gives the global average.
     """
     return _adaptive("adaptive_avg_pool2d", 2, x, output_size)
 
@@ -210,8 +211,8 @@ def _windows(
 def _check_fit(
     name: str, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool
 ) -> None:
-    """Raise ValueError if a window does not fit into the padded input. With ceil_mode, raise it only if y would be
-    empty.
+    """Raise ValueError if the window is larger than the padded input. With ceil_mode, raise the error only if y would
+    be empty.
     """
     if not ceil_mode or min(output_shape(size, kernel, stride, padding, dilation, True)) < 1:
         check_fit(name, size, kernel, padding, dilation)

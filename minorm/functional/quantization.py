@@ -1,8 +1,8 @@
 """quantize and dequantize, which let gradients pass. Not public yet.
 
-Integers have no gradient. If x requires a gradient, `quantize` returns a Quantized: integers that also keep the same
-numbers as floats. `dequantize` reads these floats, and the gradient passes straight through them. An operation on the
-integers in between, such as a Reshape, loses the gradient.
+Integers have no gradient. If x requires a gradient, `quantize` returns a Quantized, which holds the result twice: as
+integers, and as floats of the same values. `dequantize` reads these floats, so the gradient passes straight through. An
+operation on the integers between the two functions, such as a Reshape, drops the floats and so the gradient.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ INTEGERS = frozenset((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16))
 
 
 class Quantized(Tensor):
-    """Integers with the attribute `straight`: the same numbers as floats, which belong to the graph."""
+    """A Tensor of integers. Its attribute `straight` is a Tensor of floats with the same values, which belongs to the
+    graph.
+    """
 
     __slots__ = ("straight",)
     straight: Tensor
@@ -40,10 +42,10 @@ def quantize(
 ) -> Tensor:
     """q = round(x / scale) + zero_point, clipped to the range of the type; ties round to even.
 
-    q has the type of zero_point, or `dtype` if zero_point is missing: 8- or 16-bit integers, or a type of NARROW, in
-    which a file may store numbers. scale is one number, or has one number for each of the n places along `axis`. With a
-    block_size, scale has x's shape, but ceil(n / block_size) places along `axis`. Gradients pass straight through to
-    scale, and to x except where q is clipped.
+    q has the type of zero_point, or the type `dtype` if zero_point is missing. This is an integer type of 8 or 16 bits,
+    or one of the narrow types in NARROW, which ONNX files can hold. scale is one number, or has one number for each of
+    the n indices along `axis`. With a block_size, scale has x's shape except for the length ceil(n / block_size) along
+    `axis`. Gradients pass straight through to scale, and to x except where q is clipped.
     """
     wanted = np.dtype(dtype) if zero_point is None else zero_point.dtype
     of_bias = zero_point is not None and wanted == dtypes.int32  # the type of biases in files with int8 weights
@@ -70,7 +72,7 @@ def dequantize(
     block_size: int = 0,
     dtype: Any = None,
 ) -> Tensor:
-    """y = (x - zero_point) * scale, in the type of scale or in `dtype`. x holds integers; see `quantize` for scale."""
+    """y = (x - zero_point) * scale, in the type `dtype`, or scale's if dtype is None. See `quantize` for scale."""
     if x.dtype.kind not in "iu" and x.dtype not in ops.NARROW:
         raise TypeError(f"dequantize: x is {x.dtype}; expected integers")
     if zero_point is not None and zero_point.dtype != x.dtype:
@@ -82,7 +84,9 @@ def dequantize(
 
 @trace.operation
 def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, scale and zero_point, chosen so that uint8 covers 0 and all of x; no gradient flows to the scale."""
+    """Return q, scale and zero_point. The range of uint8 then stands for the range from min(x, 0) to max(x, 0). No
+    gradient flows to the scale.
+    """
     float_type("dynamic_quantize", "x", x)
     given = x.detach().cpu().array
     low, high = min(0.0, float(given.min(initial=0))), max(0.0, float(given.max(initial=0)))
@@ -95,7 +99,7 @@ def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _axis(name: str, x: Tensor, scale: Tensor, zero_point: Tensor | None, axis: int, block_size: int) -> int:
-    """Return the axis, counted from the front; raise an error unless scale and zero point have a valid shape."""
+    """Return the axis, counted from the front. Raise an error unless scale and zero_point have a valid shape."""
     float_type(name, "scale", scale)
     if zero_point is not None and zero_point.shape != scale.shape:
         raise ValueError(f"{name}: zero_point has shape {zero_point.shape}, scale {scale.shape}; expected equal shapes")

@@ -1,7 +1,7 @@
 """Tensors of random numbers, without gradients. Not public yet.
 
-All draw from a generator that the caller passes, or else from minorm's generator, so that draws repeat after
-`minorm.manual_seed`.
+The functions draw from the generator that the caller passes. Without one they draw from minorm's generator, so that the
+draws repeat after `minorm.manual_seed`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def drawn(kind: str, shape: Sequence[int], a: float, b: float, dtype: Any, gener
 
 @trace.operation
 def drawn_like(x: Tensor, kind: str, a: float, b: float, dtype: Any = None, generator: Source = None) -> Tensor:
-    """Draw a tensor as `drawn` does, of x's shape, and of x's type unless `dtype` is given."""
+    """Draw a tensor of x's shape, and of x's type unless `dtype` is given. See `drawn` for the arguments."""
     return _drawn(kind, x.shape, a, b, x.dtype if dtype is None else dtype, generator, x.device)
 
 
@@ -45,9 +45,9 @@ def bernoulli(p: Tensor, dtype: Any = None, generator: Source = None) -> Tensor:
 
 @trace.operation
 def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Source = None) -> Tensor:
-    """Draw `count` places for each row of x, independently; place i has probability exp(x[i]) / sum exp(x).
+    """Draw `count` indices for each row of x, independently. Index i has the probability exp(row[i]) / sum exp(row).
 
-    x is (rows, places). The result is (rows, count) and holds integers.
+    x is (rows, indices). The result is (rows, count) and holds integers.
     """
     float_type("multinomial", "x", x)
     if x.ndim != 2 or x.shape[1] == 0:

@@ -25,9 +25,9 @@ IntOrInts = int | tuple[int, ...]
 @documented({}, input="(*, C * r^2, H, W)", upscale_factor="r, the factor by which height and width grow")
 @trace.operation
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """y[..., c, h * r + i, w * r + j] = input[..., c * r^2 + i * r + j, h, w]: r^2 channels become r^2 pixels.
+    """y[..., c, h * r + i, w * r + j] = input[..., c * r^2 + i * r + j, h, w]. Each r^2 channels become r x r pixels.
 
-    y is (*, C, H * r, W * r), r = upscale_factor. Raises ValueError unless r^2 divides the channels.
+    y is (*, C, H * r, W * r), where r is upscale_factor. Raises ValueError unless r^2 divides the number of channels.
 
     Example:
         >>> F.pixel_shuffle(mn.arange(4.0).reshape(4, 1, 1), upscale_factor=2)
@@ -50,10 +50,10 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 @documented({}, input="(*, C, H * r, W * r)", downscale_factor="r, the factor by which height and width shrink")
 @trace.operation
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """y[..., c * r^2 + i * r + j, h, w] = input[..., c, h * r + i, w * r + j]: r^2 pixels become r^2 channels.
+    """y[..., c * r^2 + i * r + j, h, w] = input[..., c, h * r + i, w * r + j]. Each r x r pixels become r^2 channels.
 
-    y is (*, C * r^2, H, W), r = downscale_factor. This is the inverse of `pixel_shuffle`. Raises ValueError unless r
-    divides height and width.
+    y is (*, C * r^2, H, W), where r is downscale_factor. This is the inverse of `pixel_shuffle`. Raises ValueError
+    unless r divides height and width.
 
     Example:
         >>> F.pixel_unshuffle(mn.arange(4.0).reshape(1, 2, 2), downscale_factor=2).reshape(-1)
@@ -73,7 +73,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 @documented({}, input="(N, C, *)", groups="the number of groups of channels; it must divide C")
 @trace.operation
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """y[:, i * groups + g] = input[:, g * n + i], n = C / groups: takes a channel from each group in turn.
+    """y[:, i * groups + g] = input[:, g * n + i] with n = C / groups: y takes one channel from each group in turn.
 
     y has the shape of input. Raises ValueError unless groups divides C.
 
@@ -99,11 +99,11 @@ native_channel_shuffle = channel_shuffle
 def unfold(
     input: Tensor, kernel_size: IntOrInts, dilation: IntOrInts = 1, padding: IntOrInts = 0, stride: IntOrInts = 1
 ) -> Tensor:
-    """y[n, (c, k, l), (i, j)] = input[n, c, i * stride + k * dilation - padding, ...]: each window of an image as a
-    column.
+    """y[n, (c, k, l), (i, j)] = input[n, c, i * stride + k * dilation - padding, ...]: each window of an image becomes
+    a column.
 
-    y is (N, C * kh * kw, L), where L is the number of windows. A convolution multiplies these columns by its weight.
-    Zeros pad the image.
+    y is (N, C * kh * kw, L), where L is the number of windows. (c, k, l) is a position in a window, and (i, j) is a
+    window. A convolution multiplies these columns by its weight. The padding is zeros.
 
     Example:
         >>> F.unfold(mn.arange(4.0).reshape(1, 2, 2), kernel_size=(1, 2))
@@ -137,9 +137,9 @@ def fold(
     padding: IntOrInts = 0,
     stride: IntOrInts = 1,
 ) -> Tensor:
-    """y[n, c, i * stride + k * dilation - padding, ...] += input[n, (c, k, l), (i, j)]: adds up `unfold`'s windows.
+    """y[n, c, i * stride + k * dilation - padding, ...] += input[n, (c, k, l), (i, j)]: the sum of `unfold`'s windows.
 
-    y is (N, C, *output_size). Raises ValueError for another number of windows.
+    y is (N, C, *output_size). Raises ValueError if input's last axis does not have the number of windows.
 
     Example:
         >>> x = F.unfold(mn.ones(1, 1, 3), kernel_size=(1, 2))
@@ -168,7 +168,7 @@ def fold(
 def _windows(
     name: str, lengths: tuple[int, ...], kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """Return the places (taps, windows) in the padded plane, the lengths of that plane, and the padding."""
+    """Return the flat indices (taps, windows) in the padded plane, the lengths of that plane, and the padding."""
     kernel, steps = ints(name, "kernel_size", kernel_size, 2), ints(name, "stride", stride, 2)
     apart, around = ints(name, "dilation", dilation, 2), ints(name, "padding", padding, 2, least=0)
     padded = tuple(n + 2 * p for n, p in zip(lengths, around, strict=True))

@@ -49,7 +49,9 @@ def rnn(
     activations: Gates = None,
     clip: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """h' = tanh(W x + R h + b), step by step; returns y and the last h. The module describes the arguments."""
+    """h' = tanh(W x + R h + b) at each step. Returns y and the last h. The module's docstring describes the
+    arguments.
+    """
     y, h = _run(
         "rnn", ops.RNN, (x, hx, weight_ih, weight_hh, bias), direction=direction, lengths=lengths, gates="h",
         batch_first=batch_first, activations=activations, usual=(TANH,), clip=clip, variant=False,
@@ -73,10 +75,10 @@ def gru(
     reset_after: bool = True,
     gates: str = "rzn",
 ) -> tuple[Tensor, Tensor]:
-    """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h; returns y and the last h.
+    """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h. Returns y and the last h.
 
-    reset_after=False computes n = tanh(W x + R (r * h) + b) instead. gates is "rzn" or "zrn". The module describes the
-    other arguments. Source: Cho et al. 2014, arXiv:1406.1078.
+    Each of z, r and n has separate W, R and b. reset_after=False computes n = tanh(W x + R (r * h) + b) instead. gates
+    is "rzn" or "zrn". The module's docstring describes the other arguments. Source: Cho et al. 2014, arXiv:1406.1078.
     """
     y, h = _run(
         "gru", ops.GRU, (x, hx, weight_ih, weight_hh, bias), direction=direction, lengths=lengths, gates=gates,
@@ -104,11 +106,10 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """i, f, o = sigmoid(W x + R h + b); g = tanh(W x + R h + b); c' = f c + i g; h' = o tanh(c').
 
-    Returns y and the last h and c. input_forget=True sets f = 1 - i. peephole is (directions, 3 * hidden), in the order
-    i, o, f: its product with c is added to the pre-activations of i and f, and its product with c' to the
-    pre-activation of o. gates is the order of the rows, written with the letters i, f, g and o. The module describes
-    the other arguments.
-    Source: Hochreiter and Schmidhuber 1997.
+    Returns y and the last h and c. Each gate has separate W, R and b. input_forget=True sets f = 1 - i. peephole is
+    (directions, 3 * hidden) and holds vectors p_i, p_o and p_f: p_i * c, p_f * c and p_o * c' are added before the
+    sigmoid of i, f and o. gates gives the order of the rows with the letters i, f, g and o. The module's docstring
+    describes the other arguments. Source: Hochreiter and Schmidhuber 1997.
     """
     h, c = (None, None) if hx is None else hx
     y, h, c = _run(

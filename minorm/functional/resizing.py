@@ -1,4 +1,4 @@
-"""interpolate and its old names: they resize a signal, an image or a volume, axis by axis.
+"""interpolate resizes a signal, an image or a volume, axis by axis. The upsample functions are its old names.
 
 "nearest" copies an element; linear and cubic modes multiply by a matrix (ops/resizing.py); "area" is adaptive average
 pooling.
@@ -41,10 +41,10 @@ def interpolate(
 ) -> Tensor:
     """y[i] = input at the position (i + 1/2) / scale - 1/2 along each axis, computed from the elements around it.
 
-    This resizes a signal, an image or a volume. y is (N, C, *size), or (N, C, *floor(length * scale_factor)). With
-    align_corners=True the position is i * (n - 1) / (m - 1) instead, for n elements of input and m of y; for "nearest"
-    it is floor(i / scale). Raises ValueError if mode does not fit the number of axes, or if size and scale_factor are
-    both given or both missing.
+    This resizes a signal, an image or a volume. y is (N, C, *size), or (N, C, *floor(length * scale_factor)). If an
+    axis grows from n to m elements, the position with align_corners=True is i * (n - 1) / (m - 1) instead. For
+    "nearest" the position is floor(i / scale). Raises ValueError if mode does not fit the number of axes, or if size
+    and scale_factor are both given or both missing.
 
     Example:
         >>> x = mn.tensor([[[0.0, 4.0]]])
@@ -76,8 +76,8 @@ def interpolate(
 
 
 def nearest(n: int, m: int, scale: float, mode: str) -> Any:
-    """Return, for each of the m elements of the result, the index of its source among n elements. Computes in float32,
-    as PyTorch does.
+    """Return, for each of the m elements of the result, the index of the element that it copies. The computation is in
+    float32, as in PyTorch.
     """
     step = np.float32(1 / scale)
     at = np.arange(m, dtype=np.float32)
@@ -170,7 +170,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate(mode="bilinear", align_corners=True)`: a weighted mean of four neighbours that keeps the corners.
+    """`interpolate(mode="bilinear", align_corners=True)`: weighted means of four pixels, with unchanged corners.
 
     Example:
         >>> F.upsample_bilinear(mn.tensor([[[[0.0, 4.0]]]]), size=(1, 3))

@@ -1,4 +1,4 @@
-"""grid_sample and affine_grid: the first reads images at computed positions, the second computes such positions."""
+"""grid_sample reads images at the positions in a grid. affine_grid computes such a grid."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ def grid_sample(
 ) -> Tensor:
     """y[n, c, i, j] = input[n, c] at the position grid[n, i, j] = (across, down), where -1 and 1 are the ends of input.
 
-    y is (N, C, h, w), or (N, C, d, h, w); gradients reach input and grid. Raises ValueError for shapes that do not fit.
+    y is (N, C, h, w), or (N, C, d, h, w). Gradients flow to input and grid. Raises ValueError if the shapes do not fit
+    together.
 
     Example:
         >>> x = mn.tensor([[[[1.0, 3.0]]]])
-        >>> F.grid_sample(x, mn.tensor([[[[-0.5, 0.0], [0.0, 0.0]]]]))  # the centre of the first, and between both
-        tensor([[[[1., 2.]]]])
+        >>> F.grid_sample(x, mn.tensor([[[[-0.5, 0.0], [0.0, 0.0]]]]))  # the centre of the first pixel, and the centre
+                                                                        of the image tensor([[[[1., 2.]]]])
 
     Its ONNX operator is GridSample (opset 20); Jaderberg et al. 2015, arXiv:1506.02025.
     """
@@ -66,7 +67,7 @@ def grid_sample(
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
     """grid[n, i, j] = theta[n] @ (across, down, 1), with across and down from -1 to 1: a grid for grid_sample.
 
-    The grid is (N, H, W, 2), or (N, D, H, W, 3). Raises ValueError for shapes that do not fit.
+    The grid is (N, H, W, 2), or (N, D, H, W, 3). Raises ValueError if the shapes do not fit together.
 
     Example:
         >>> still = mn.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])

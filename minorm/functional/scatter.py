@@ -12,21 +12,22 @@ from minorm.tensor.tensor import Tensor
 
 @trace.operation
 def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor, reduction: str = "none") -> Tensor:
-    """y = x, but y[index[i, j], j] = src[i, j] for dim=0, and likewise for other axes. `reduction` can replace = by +=,
-    *=, min or max with the element there.
+    """Return a copy y of x with y[index[i, j], j] = src[i, j] (here for dim=0 and two axes). With reduction "add",
+    "mul", "min" or "max", the element of src is combined with the element of x.
 
-    index holds integers, which may count from the end. index and src have the same shape. Along all axes but `dim` they
-    are at most as long as x.
+    index holds integers; negative integers count from the end. index and src have the same shape. Along all axes but
+    `dim` this shape is at most as long as x.
     """
     return put_along("scatter", x, dim, index, src, reduction)
 
 
 @trace.operation
 def scatter_nd(x: Tensor, index: Tensor, src: Tensor, reduction: str = "none") -> Tensor:
-    """y = x, but y[index[i]] = src[i], where index[i] are the first coordinates. `reduction` can replace = by +=, *=,
-    min or max.
+    """Return a copy y of x with y[index[i]] = src[i], where index[i] holds the indices along the first k axes. See
+    `scatter` for `reduction`.
 
-    index (..., k) holds integers, which may count from the end; src has the shape index.shape[:-1] + x.shape[k:].
+    index (..., k) holds integers; negative integers count from the end. src has the shape index.shape[:-1] +
+    x.shape[k:].
     """
     kind = put_by("scatter_nd", x, index, src, reduction)
     if index.ndim == 0 or not 1 <= index.shape[-1] <= x.ndim:

@@ -1,4 +1,4 @@
-"""Activations made of exponentials and quotients; most of them need one line, which calls another activation."""
+"""Activations made of exponentials and quotients. Most of the functions call another activation in one line."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 @documented(ELEMENTWISE, dim="the axis that is halved; its length must be even")
 @trace.operation
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """y = a * sigmoid(b), where a and b are the halves of x along axis `dim`: b decides how much of a passes.
+    """y = a * sigmoid(b), where a and b are the halves of x along axis `dim`: the gate b scales a.
 
     y has x's shape with axis `dim` half as long.
 

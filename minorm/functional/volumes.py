@@ -1,6 +1,6 @@
 """More pooling: adaptive maxima, adaptive means of volumes, Lp norms, and the inverse of max pooling.
 
-All take (N, C, *lengths), or one sample (C, *lengths).
+The input is (N, C, *lengths), or one sample (C, *lengths).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ OutputSize = int | Sequence[int | None]
     POOLING | {"input": SAMPLE},
     "y[n, c, i] = max of input[n, c, floor(i * L / L') : ceil((i + 1) * L / L')]",
     "y[n, c, i, j] = max of input[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]\n\n"
-    "Columns are split like rows.",
+    "The dots stand for the same slice with j, W and W'.",
     "y[n, c, h, i, j] = max of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]\n\n"
-    "Rows and columns are split like planes.",
+    "The dots stand for the same slices with i, H, H' and with j, W, W'.",
     example=6,
     batch=False,
 )
 def _adaptive_max(rank: int, input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """y is (N, C, {new}), with ({new}) = output_size. With return_indices=True the result is (y, positions); of equal
-    maxima the first one counts. Raises ValueError for an axis of length 0.
+    """y is (N, C, {new}), with ({new}) = output_size. With return_indices=True the result is (y, positions). If several
+    elements are the maximum, the first element is taken. Raises ValueError if an axis has length 0.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
@@ -75,7 +75,7 @@ adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = _adaptive_max
 @for_each_rank(
     "lp_pool",
     POOLING | {"input": SAMPLE + "; floats"},
-    *["y = (sum of input^p)^(1/p) over each window, p = norm_type"] * 3,
+    *["y = (sum of input^p)^(1/p) over each window, where p = norm_type"] * 3,
     example=2,
     batch=False,
 )
@@ -87,7 +87,7 @@ def _lp(
     stride: IntOrInts | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """y is (N, C, {new}). Windows are not padded. For an odd p a negative sum gives NaN, as in PyTorch.
+    """y is (N, C, {new}). Windows are not padded. If p is odd and the sum is negative, y is NaN, as in PyTorch.
 
     Example:
         >>> x = mn.tensor([3.0, 4.0]).expand({shape})
@@ -115,7 +115,7 @@ lp_pool1d, lp_pool2d, lp_pool3d = _lp
     "max_unpool",
     UNPOOLING | {"input": SAMPLE},
     *[
-        f"y = 0, but y[n, c].reshape(-1)[indices[n, c, {i}]] = input[n, c, {i}]: where max_pool{n}d found its maxima."
+        f"y[n, c].reshape(-1)[indices[n, c, {i}]] = input[n, c, {i}]: the inverse of max_pool{n}d."
         for n, i in enumerate(("i", "i, j", "h, i, j"), start=1)
     ],
     example=1,
@@ -130,9 +130,9 @@ def _unpool(
     padding: IntOrInts = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """y is (N, C, {new}). By default its lengths are the most likely lengths before the pooling,
-    (length - 1) * stride - 2 * padding + kernel_size. Raises ValueError for indices of another shape, and for an
-    output_size that differs from these lengths by a stride or more.
+    """All other elements of y are 0. y is (N, C, {new}). By default y has the lengths (length - 1) * stride - 2 *
+    padding + kernel_size, the most likely lengths of the pooling's input. Raises ValueError if indices does not have
+    input's shape, or if output_size differs from the default lengths by stride or more.
 
     Example:
         >>> x = mn.tensor([5.0]).reshape({shape})
@@ -175,14 +175,16 @@ max_unpool1d, max_unpool2d, max_unpool3d = _unpool
 def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     """y[n, c, h, i, j] = mean of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
 
-    y is (N, C, D', H', W'), (D', H', W') = output_size; rows and columns are split like planes. output_size=1 is the
-    global average.
+    The dots stand for the same slices with i, H, H' and with j, W, W'. y is (N, C, D', H', W'), and output_size is (D',
+    H', W'). output_size=1 gives the global average.
     """
     return batched("adaptive_avg_pool3d", 3, input, lambda x: _adaptive("adaptive_avg_pool3d", 3, x, output_size))
 
 
 def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> Any:
-    """Return function(x); an x without a batch axis becomes a batch of one, and the result loses the axis again."""
+    """Return function(x). If x has no batch axis, the function gets a batch of one, and the batch axis of its result is
+    removed.
+    """
     floats(name, input=x)
     if x.ndim not in (rank + 1, rank + 2):
         raise ValueError(f"{name}: input has shape {x.shape}; expected {rank + 2} axes (N, C, ...), or {rank + 1}")
@@ -194,8 +196,8 @@ def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> 
 
 @functools.lru_cache(maxsize=64)
 def _parts(lengths: tuple[int, ...], output: tuple[int, ...]) -> Any:
-    """Return the places of each part's elements in the plane, as an array (*output, k); a shorter part repeats its last
-    element.
+    """Return the flat indices of the elements of each part, as an array (*output, k). A part with fewer than k elements
+    repeats its last index.
     """
     places: Any = np.zeros((1,) * len(lengths) * 2, np.int64)
     for axis, (n, o) in enumerate(zip(lengths, output, strict=True)):

@@ -1,6 +1,6 @@
-"""Code that convolution and pooling share: makes a function for each number of axes, and checks windows.
+"""Code that convolution and pooling share. It makes a function for each number of axes, and checks windows.
 
-Each option of a window has one int per axis, within bounds, and the window must fit the input.
+An option of a window (kernel_size, stride ...) is an int within bounds for each axis. The window must fit the input.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 def for_each_rank(
     family: str, texts: Mapping[str, str], *formulas: str, example: int, batch: bool = True
 ) -> Callable[[Callable[Concatenate[int, Arguments], Result]], Public[Arguments, Result]]:
-    """Make the public functions `family` 1d, 2d ... from one function that takes the number of axes first.
+    """Make the public functions `family` + "1d", "2d" ... from one function, whose first argument is the number of
+    axes.
 
     texts      the descriptions of the arguments; words in braces come from `argument_texts.AXES`, for each rank
-    formulas   the beginning of the docstring for each rank, from 1 on; then the one function's docstring follows
+    formulas   the beginnings of the docstrings for rank 1, 2 ...; the function's docstring is appended to each
     example    the length of each axis in the docstring's example
-    batch      if True, `batches` turns one sample into a batch; False if the function itself takes one sample
+    batch      True if `batches` must turn one sample into a batch; False if the function itself accepts one sample
     """
 
     def make(function: Callable[Concatenate[int, Arguments], Result]) -> Public[Arguments, Result]:
@@ -76,8 +77,8 @@ def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:
 
 
 def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> Ints:
-    """Return one int per axis; `value` is one int for all axes, or `rank` ints. Raise TypeError or ValueError for
-    anything else.
+    """Return one int per axis. `value` is one int for all axes, or `rank` ints. For anything else, raise TypeError or
+    ValueError.
     """
     if type(value) is tuple and len(value) == rank:  # the form in which layers pass it
         for n in value:
@@ -129,7 +130,7 @@ def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
 
 
 def channels_elsewhere(x: Ints, channels: Any) -> str:
-    """Return a hint that says where the channels seem to be and how to move their axis; "" if the shape gives no hint.
+    """Return a hint on where the channels seem to be and how to move their axis; return "" if the shape gives no hint.
 
     x is a shape (N, C, *spatial); N is 1 if the caller passed one sample without the first axis.
     """

@@ -1,8 +1,8 @@
 """Sorts the attributes of a Module: parameters, buffers, child modules, and plain attributes.
 
-Values live where Python puts attributes, in `__dict__`, so reading `self.weight` costs nothing extra; `_kinds` records
-the kind of each registered name, in order of assignment. A registered name keeps its kind: assigning something else to
-it raises an error at once.
+Values are stored in `__dict__` like other Python attributes, so reading `self.weight` costs nothing extra. `_kinds`
+records the kind of each registered name, in order of assignment. A registered name keeps its kind: assigning a value of
+another kind raises an error at once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Attributes(Checked):
         self.__dict__["_kinds"] = {}
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter; None reserves the name without a parameter, as in a layer without bias.
+        """Add a parameter. If param is None, the attribute exists but there is no parameter, as in a layer without
+        bias.
 
         Example:
             >>> layer = nn.Module()
@@ -127,13 +128,13 @@ class Attributes(Checked):
             object.__setattr__(self, name, value)
 
     def _as_setting(self, name: str, value: Any) -> Any:  # noqa: ARG002
-        """Return the value to store. A subclass checks a setting here, in the constructor and whenever the user sets it
-        later.
+        """Return the value to store. A subclass overrides this method to check a setting. The method is called in the
+        constructor, and whenever the user assigns the setting later.
         """
         return value
 
     def _check_made_by(self, name: str, value: Any) -> None:
-        """Raise ValueError if the layer's parameters were made with another value of the setting."""
+        """Raise ValueError if the layer's parameters were made for another value of the setting."""
         now = self._made_by[name](self)
         if value != now:
             owner = type(self).__name__
@@ -168,7 +169,7 @@ class Attributes(Checked):
 
 
 def _check_settings(layer: type, args: tuple[Any, ...]) -> None:
-    """Raise TypeError if a Tensor was passed for a setting that is not a Tensor."""
+    """Raise TypeError if a positional argument is a Tensor, but the layer expects a setting such as an int there."""
     places = [p for p in signature(layer).parameters.values() if p.kind is not p.KEYWORD_ONLY]
     if any(p.kind is p.VAR_POSITIONAL for p in places):
         return
@@ -183,7 +184,7 @@ def _check_settings(layer: type, args: tuple[Any, ...]) -> None:
 
 
 def _as_a_module(value: Any) -> str:
-    """Return a hint that says how to turn `value` into a module; "" if there is no hint."""
+    """Return a hint on how to turn `value` into a module; return "" if there is no hint."""
     if isinstance(value, type):
         return f"; make one of the class: {value.__name__}()" if issubclass(value, Attributes) else ""
     if isinstance(value, (list, tuple)):

@@ -12,13 +12,13 @@ from minorm.support.documented import arguments_of, documented
 
 
 class OfRank(Module):
-    """Base of a family; each member names its rank: `class MaxPool2d(_MaxPool, rank=2)`.
+    """Base of a family of layers. Each member states its rank: `class MaxPool2d(_MaxPool, rank=2)`.
 
     family     the name of the functions that the members call: "max_pool" means `F.max_pool1d` ...
-    arguments  the descriptions of the arguments; if it is missing, the descriptions of the function's arguments count
+    arguments  the descriptions of the arguments; by default these are the descriptions of the function's arguments
 
-    A member's docstring is its formula, and then the family's docstring with the words for the rank filled in. The
-    class statement may give more words as keywords.
+    A member's docstring begins with its formula. The family's docstring follows, with the words for the rank filled in.
+    More words can be given as keywords in the class statement.
     """
 
     _rank: ClassVar[int]

@@ -12,7 +12,7 @@ from minorm.support.safe_names import printable
 
 
 class _Numbered(Module):
-    """Base of Sequential and ModuleList: children in order, with the methods of a list."""
+    """Base of Sequential and ModuleList, which hold children in order and have the methods of a list."""
 
     def _keys(self) -> list[str]:
         return list(self._kinds)
@@ -75,10 +75,10 @@ class _Numbered(Module):
 class Sequential(_Numbered):
     """y = last(... second(first(x))): layers one after the other.
 
-    Sequential(a, b) names them "0" and "1"; Sequential({"conv": a, "act": b}) takes the names of the dict. An index
-    gives a layer, a slice gives a Sequential of the same layers; append, extend, insert, del and assignment work as for
-    a list. A normalization and an nn.ReLU behind it run in one pass unless one of them has a hook; the result is the
-    same to the bit.
+    Sequential(a, b) names the layers "0" and "1". Sequential({"conv": a, "act": b}) takes the names from the dict. An
+    index gives a layer, and a slice gives a Sequential of the same layers. append, extend, insert, del and assignment
+    work as for a list. A normalization and an nn.ReLU directly after it run in one pass, unless one of the two layers
+    has a hook. The result is the same to the bit.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))

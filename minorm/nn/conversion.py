@@ -1,6 +1,6 @@
-"""Converts all tensors of a module to another type or device: first makes every new array, then changes them together.
+"""Converts all tensors of a module to another type or device. All new arrays are made before the first tensor changes.
 
-If memory runs out, or the user presses Ctrl-C, the module stays as it was.
+If memory runs out, or the user presses Ctrl-C, the module is unchanged.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from minorm.tensor.tensor import Tensor
 
 
 class Conversion:
-    """convert(tensor) returns the tensor in the type `dtype`, on `device`; None keeps the type or the device.
+    """convert(tensor) returns the tensor in the type `dtype`, on `device`. If `dtype` or `device` is None, it does not
+    change.
 
     Integers keep their type.
 
-    tensors  the tensors that will be converted; the new arrays of them and of their gradients are made in the
-             constructor, so several calls for one tensor share one array
+    tensors  the tensors to convert; the constructor makes a new array for each tensor and each gradient, so several
+             calls for one tensor return the same array
     """
 
     def __init__(self, tensors: Iterable[Tensor], device: Any, dtype: Any) -> None:

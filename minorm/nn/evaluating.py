@@ -1,4 +1,4 @@
-"""A block that evaluates a model, and restores its modes afterwards."""
+"""A block in which a model is in evaluation mode; after the block its layers return to their modes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from minorm.nn.module import Module
 
 @contextlib.contextmanager
 def evaluating(model: Module) -> Iterator[None]:
-    """Put the model into evaluation mode without gradients for a block; afterwards restore each module's mode."""
+    """Inside the block the model is in evaluation mode and computes no gradients. After the block each module has its
+    old mode.
+    """
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()

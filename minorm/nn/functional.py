@@ -1,4 +1,4 @@
-"""`import minorm.nn.functional as F`: the names of minorm.functional, under PyTorch's address."""
+"""The functions of minorm.functional under the module name that PyTorch uses: `import minorm.nn.functional as F`."""
 
 import minorm.functional as _functional
 from minorm.functional import *  # noqa: F403

@@ -1,7 +1,7 @@
-"""Decides which neighbours in a Sequential run in one pass: a normalization and the ReLU behind it.
+"""Decides which layers of a Sequential run in one pass: a normalization and the ReLU directly after it.
 
-Each layer runs separately if a hook or a trace (an export, `mn.diagnose`) needs the result in between, if a layer has a
-custom forward, or if parameters are computed. The results are the same to the bit.
+The two layers run separately if a hook or a trace (an export, `mn.diagnose`) needs the result of the first layer, if a
+layer has a custom forward, or if a layer is parametrized. The results are the same to the bit.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _relu = ReLU.forward
 
 
 def takes_activation(forward: Forward) -> Forward:
-    """Mark the forward of a layer as one that takes activation="relu"; a forward that overrides or wraps it has no
-    mark.
+    """Mark the forward of a layer as one that takes activation="relu". A forward that overrides or wraps a marked
+    forward has no mark.
     """
     vars(forward)["takes_activation"] = forward
     return forward
 
 
 def run_together(layer: Module, follower: Module) -> bool:
-    """Does `layer(x, activation="relu")` give the same result as the two layers in turn?"""
+    """Return True if `layer(x, activation="relu")` gives the same result as running both layers in turn."""
     forward = type(layer).forward
     return (
         type(follower) is ReLU
@@ -42,6 +42,6 @@ def run_together(layer: Module, follower: Module) -> bool:
 
 
 def _is_changed(layer: Module) -> bool:
-    """Does this layer have a hook, or a custom forward as an attribute?"""
+    """Return True if this layer has a hook, or a custom forward as an attribute."""
     own = vars(layer)
     return "forward" in own or any(own.get("_hooks", {}).values())

@@ -1,10 +1,10 @@
-"""Writes starting values into a tensor, in place: a fixed number, or draws scaled by the number of inputs of a unit.
+"""Writes starting values into a tensor, in place: a fixed number, or draws scaled by the number of a unit's inputs.
 
-A sum of `fan_in` products keeps the variance of its inputs if each weight has variance 1 / fan_in. `gain` makes up for
-the loss in the activation that follows: ReLU halves the second moment, so its gain is sqrt(2). Kaiming uses fan_in or
-fan_out, and Xavier uses their mean. A uniform draw on (-b, b) has standard deviation b / sqrt(3).
+A weighted sum of `fan_in` inputs has the variance of the inputs if each weight has variance 1 / fan_in. `gain`
+compensates for the activation that follows: ReLU halves the second moment, so the gain of ReLU is sqrt(2). Kaiming uses
+fan_in or fan_out, and Xavier uses their mean. A uniform draw on (-b, b) has standard deviation b / sqrt(3).
 
-Names and meaning are PyTorch's; draws come from `minorm.random.generator()`, or from `generator`.
+Names and meanings are PyTorch's. Draws come from the argument `generator`; the default is `minorm.random.generator()`.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fills the tensor with draws from the normal distribution, and draws again for values outside [a, b]. Returns it.
+    """Fills the tensor with draws from the normal distribution, and repeats each draw that is outside [a, b].
 
-    Raises ValueError if [a, b] is empty, or more than 8 std away from the mean.
+    Returns the tensor. Raises ValueError if [a, b] is empty, or if [a, b] is more than 8 std away from the mean.
 
     Example:
         >>> x = nn.init.trunc_normal_(mn.empty(1000), a=-1.0, b=1.0)
@@ -131,10 +131,10 @@ def trunc_normal_(
 
 @documented({}, nonlinearity="the activation behind the weights", param="the slope of leaky_relu; None is 0.01")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """gain = 1 / sqrt(the share of the second moment that an activation keeps): sqrt(2) for ReLU, which keeps half.
+    """gain = 1 / sqrt(the share of the second moment that an activation keeps). ReLU keeps half: its gain is sqrt(2).
 
-    Weights with standard deviation gain / sqrt(fan_in) keep the size of values from layer to layer. The gain is 1 for
-    linear, conv and sigmoid, 5 / 3 for tanh, sqrt(2 / (1 + slope^2)) for leaky_relu, and 3 / 4 for selu. Raises
+    With weights of standard deviation gain / sqrt(fan_in), values have about the same size in all layers. The gain is 1
+    for linear, conv and sigmoid, 5 / 3 for tanh, sqrt(2 / (1 + slope^2)) for leaky_relu, and 3 / 4 for selu. Raises
     ValueError for other names.
 
     Example:
@@ -160,7 +160,9 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """Return (fan_in, fan_out) of a weight (out, in, *kernel): the inputs per output, and the outputs per input."""
+    """Return (fan_in, fan_out) of a weight (out, in, *kernel): the number of inputs per output, and of outputs per
+    input.
+    """
     if tensor.ndim < 2:
         raise ValueError(
             f"init: fan_in and fan_out need a weight of at least 2 dimensions (out, in, ...); shape is {tensor.shape}; "
@@ -180,9 +182,10 @@ def _fan(tensor: Tensor, mode: str) -> int:
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Fills the tensor uniformly on (-b, b), b = gain * sqrt(3 / fan): values keep their size through ReLU layers.
+    """Fills the tensor with draws that are uniform on (-b, b), where b = gain * sqrt(3 / fan).
 
-    Returns the tensor. Raises ValueError for fewer than two axes.
+    Values keep their size through ReLU layers. Returns the tensor. Raises ValueError if the tensor has fewer than two
+    axes.
 
     Example:
         >>> w = nn.init.kaiming_uniform_(mn.empty(8, 6), nonlinearity="relu")
@@ -200,10 +203,10 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Fills the tensor from a normal distribution with std gain / sqrt(fan): values keep their size through ReLU
-    layers.
+    """Fills the tensor with draws from a normal distribution whose standard deviation is gain / sqrt(fan).
 
-    Returns the tensor. Raises ValueError for fewer than two axes.
+    Values keep their size through ReLU layers. Returns the tensor. Raises ValueError if the tensor has fewer than two
+    axes.
 
     Example:
         >>> w = nn.init.kaiming_normal_(mn.empty(200, 50), nonlinearity="relu")
@@ -218,9 +221,9 @@ def kaiming_normal_(
 
 @documented(ARGUMENTS)
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills the tensor uniformly on (-b, b), b = gain * sqrt(6 / (fan_in + fan_out)): fan_in and fan_out count equally.
+    """Fills the tensor with draws that are uniform on (-b, b), where b = gain * sqrt(6 / (fan_in + fan_out)).
 
-    Returns the tensor. Raises ValueError for fewer than two axes.
+    Returns the tensor. Raises ValueError if the tensor has fewer than two axes.
 
     Example:
         >>> w = nn.init.xavier_uniform_(mn.empty(4, 2))
@@ -236,9 +239,9 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 @documented(ARGUMENTS)
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills the tensor from a normal distribution with std gain * sqrt(2 / (fan_in + fan_out)).
+    """Fills the tensor with normal draws of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
 
-    Returns the tensor. Raises ValueError for fewer than two axes.
+    Returns the tensor. Raises ValueError if the tensor has fewer than two axes.
 
     Example:
         >>> w = nn.init.xavier_normal_(mn.empty(150, 50))
@@ -255,9 +258,9 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """tensor = gain * Q as a matrix (out, all other axes), with a random Q such that Q Q^T = 1 or Q^T Q = 1.
 
-    All such Q are equally likely. The weight keeps the length of vectors. Q comes from normal draws by the method of
-    Gram and Schmidt: each vector loses its parts along the earlier vectors, here twice. Returns the tensor. Raises
-    ValueError for fewer than two axes.
+    All such Q are equally likely. A product with Q preserves the lengths of vectors. Q is made from normal draws by the
+    method of Gram and Schmidt: the parts of each vector along the earlier vectors are subtracted, here twice. Returns
+    the tensor. Raises ValueError if the tensor has fewer than two axes.
 
     Example:
         >>> w = nn.init.orthogonal_(mn.empty(2, 5))
@@ -282,7 +285,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 @documented(ARGUMENTS)
 def eye_(tensor: Tensor) -> Tensor:
-    """tensor[i, i] = 1, and 0 elsewhere: a Linear layer with this weight passes its input on. Returns the tensor.
+    """tensor[i, i] = 1, and 0 elsewhere: a Linear layer with this weight returns its input. Returns the tensor.
 
     Raises ValueError unless the tensor has two axes.
 
@@ -298,10 +301,10 @@ def eye_(tensor: Tensor) -> Tensor:
 
 @documented(ARGUMENTS, groups="the number of groups of the convolution")
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Fills a weight (out, in / groups, *kernel) so that the convolution passes its channels on. Returns the tensor.
+    """Fills a weight (out, in / groups, *kernel) so that the convolution returns its input. Returns the tensor.
 
     Output channel i of each group is input channel i of the group, or 0 if the group has fewer input channels. Raises
-    ValueError unless the tensor has 3 to 5 axes and groups divides out.
+    ValueError unless the tensor has 3 to 5 axes and the number of output channels is a multiple of groups.
 
     Example:
         >>> conv = nn.Conv1d(2, 2, 3, padding=1, bias=False)
@@ -323,7 +326,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def default_(weight: Tensor, bias: Tensor | None) -> None:
-    """Fill as PyTorch's linear and convolution layers do: weight and bias uniform on (-b, b), b = 1 / sqrt(fan_in)."""
+    """Draw weight and bias uniformly from (-b, b), b = 1 / sqrt(fan_in), as in PyTorch's Linear and convolutions."""
     kaiming_uniform_(weight, a=math.sqrt(5))  # gain sqrt(2 / 6), so b = sqrt(1 / 3) * sqrt(3 / fan_in)
     if bias is not None:
         fan_in = _fan(weight, "fan_in")

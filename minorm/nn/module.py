@@ -1,4 +1,4 @@
-"""A Module is a tree of attributes: it knows which of them are parameters, buffers and child modules.
+"""A Module is a tree of attributes. It knows which attributes are parameters, buffers and child modules.
 
 attributes.py sorts the attributes; the methods here (parameters(), state_dict(), train(), to() ...) walk over the tree.
 Names and keys are PyTorch's.
@@ -31,7 +31,7 @@ class Module(Attributes):
     """y = forward(x): the base of all layers and models, which form a tree.
 
     Assign parameters and layers as attributes, and write `forward`. `train()` and `eval()` set `training`; `freeze()`
-    and `unfreeze()` set `frozen`. A frozen module computes as in evaluation, whatever `train()` says.
+    and `unfreeze()` set `frozen`. A frozen module always computes as in evaluation; `train()` does not change this.
 
     Example:
         >>> class Net(nn.Module):
@@ -59,7 +59,7 @@ class Module(Attributes):
         self.__dict__["frozen"] = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the module's result; every subclass defines it, and layer(x) calls it between the hooks.
+        """Compute the module's result. Every subclass defines this method. layer(x) calls `forward` and the hooks.
 
         Example:
             >>> nn.Linear(4, 2).forward(mn.randn(3, 4)).shape
@@ -68,7 +68,7 @@ class Module(Attributes):
         raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, x): ...` in it")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of `forward`, after the hooks."""
+        """Call `forward` and the hooks, and return the result."""
         if capture.watches and (watch := capture.watch()) is not None:
             watch.modules.append(self)
         registered = self.__dict__.get("_hooks")
@@ -81,7 +81,8 @@ class Module(Attributes):
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, args, output) after every `forward`; if the hook returns a value, it replaces the output.
+        """Call hook(module, args, output) after every `forward`. If the hook returns a value, this value replaces the
+        output.
 
         The handle's `remove()` removes the hook.
 
@@ -97,7 +98,8 @@ class Module(Attributes):
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, args) before every `forward`; if the hook returns a value, it replaces the arguments.
+        """Call hook(module, args) before every `forward`. If the hook returns a value, this value replaces the
+        arguments.
 
         With with_kwargs=True the call is hook(module, args, kwargs), and the hook returns (args, kwargs) or None.
 
@@ -113,7 +115,7 @@ class Module(Attributes):
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, grad_input, grad_output) in backward; if the hook returns a value, it replaces grad_input.
+        """Call hook(module, grad_input, grad_output) in backward. A value that the hook returns replaces grad_input.
 
         grad_input and grad_output are tuples, with None in place of a missing gradient.
 
@@ -131,16 +133,16 @@ class Module(Attributes):
     # Walks over the tree
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Yield the modules one level down, each once."""
+        """Yield the child modules. A module with two names appears once."""
         yield from _once(self._own(MODULE))
 
     def children(self) -> Iterator[Module]:
-        """Yield the modules one level down, each once."""
+        """Yield the child modules. A module with two names appears once."""
         for _, module in self.named_children():
             yield module
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """Yield this module (under `prefix`) and all below it, parents first, each once."""
+        """Yield this module (under `prefix`) and all modules below it, parents first. A shared module appears once."""
         yield from _once(self._named_modules(prefix))
 
     def _named_modules(self, prefix: str) -> Iterator[tuple[str, Module]]:
@@ -149,7 +151,7 @@ class Module(Attributes):
             yield from child._named_modules(_join(prefix, name))
 
     def modules(self) -> Iterator[Module]:
-        """Yield this module and all below it, parents first, each once."""
+        """Yield this module and all modules below it, parents first. A shared module appears once."""
         for _, module in self.named_modules():
             yield module
 
@@ -159,7 +161,7 @@ class Module(Attributes):
                 yield _join(path, name), value
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """Yield all parameters with their state_dict keys; a shared one appears once, under its first name.
+        """Yield all parameters with their state_dict keys. A shared parameter appears once, under its first name.
 
         Example:
             >>> [name for name, _ in nn.Sequential(nn.Linear(4, 2)).named_parameters(prefix="model")]
@@ -168,12 +170,12 @@ class Module(Attributes):
         yield from _once(self._named(prefix, recurse, PARAMETER))
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Yield all parameters, each once."""
+        """Yield all parameters. A shared parameter appears once."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """Yield all buffers with their state_dict keys, saved or not, each once.
+        """Yield all buffers with their state_dict keys, even buffers that are not saved. A shared buffer appears once.
 
         Example:
             >>> [name for name, _ in nn.Sequential(nn.BatchNorm1d(4)).named_buffers()]
@@ -182,12 +184,14 @@ class Module(Attributes):
         yield from _once(self._named(prefix, recurse, *BUFFERS))
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Yield all buffers, each once."""
+        """Yield all buffers. A shared buffer appears once."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def get_submodule(self, target: str) -> Module:
-        """Return the module at a dotted path: `model.get_submodule("layer1.0.conv")`; "" is the module itself."""
+        """Return the module at a dotted path: `model.get_submodule("layer1.0.conv")`. The path "" is the module
+        itself.
+        """
         module = self
         for name in target.split(".") if target else []:
             if module._kinds.get(name) != MODULE:
@@ -207,7 +211,7 @@ class Module(Attributes):
         return self._get("get_parameter", "parameter", target, self.named_parameters(), PARAMETER)
 
     def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer of that name, saved or not: `model.get_buffer("bn.running_mean")`.
+        """Return the buffer of that name, even if it is not saved: `model.get_buffer("bn.running_mean")`.
 
         Example:
             >>> nn.Sequential(nn.BatchNorm1d(2)).get_buffer("0.running_var")
@@ -226,7 +230,7 @@ class Module(Attributes):
         return found[target]
 
     def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` on every module, children before their parents; returns the module."""
+        """Call `fn` on every module, children before their parents. Returns this module."""
         for child in self.children():
             child.apply(fn)
         fn(self)
@@ -237,11 +241,12 @@ class Module(Attributes):
     def state_dict(
         self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Return every parameter and saved buffer by name, detached; they share memory with the module.
+        """Return a dict of all parameters and saved buffers. The tensors are detached, but share memory with the
+        module.
 
         Keys and order are PyTorch's: a module's parameters, then its buffers, then the entries of its children. A
         shared parameter appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict`
-        decides what is saved for it.
+        decides which entries are saved for it.
 
         Example:
             >>> list(nn.Linear(4, 2).state_dict(prefix="head."))
@@ -252,9 +257,7 @@ class Module(Attributes):
         return entries
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """Save this module's entries without those of the modules below it. prefix ends with a dot, unless
-        it is empty.
-        """
+        """Save this module's entries, but no entries of the modules below. prefix is empty or ends with a dot."""
         for kind in (PARAMETER, BUFFER):
             for name, value in self._own(kind):
                 destination[prefix + name] = value if keep_vars else value.detach()
@@ -290,13 +293,15 @@ class Module(Attributes):
         """Take this module's entries from the state, and report missing and unexpected keys.
 
         `load_state_dict` calls this method for each module, with the keys below it, before it copies anything. An
-        override may rename keys and then call this method; it may change the lists afterwards, and add to error_msgs.
-        If the override does not call this method, the module loads nothing.
+        override may rename keys and then call this method. Afterwards the override may change the lists of keys, and
+        add to error_msgs. If the override does not call this method, the module loads nothing.
         """
         offer.take(self, state_dict, prefix, strict, missing_keys, unexpected_keys, error_msgs)
 
     def get_extra_state(self) -> Any:
-        """Return the extra state that a subclass adds to its state_dict, under the key "_extra_state"."""
+        """Return extra state, which is saved in the state_dict under the key "_extra_state". A subclass defines this
+        method.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no get_extra_state; write it, and set_extra_state")
 
     def set_extra_state(self, state: Any) -> None:
@@ -307,9 +312,9 @@ class Module(Attributes):
         """Copy a state into the parameters and buffers. If the state does not fit, a ValueError lists all problems and
         nothing changes.
 
-        Missing keys, unexpected keys, other shapes and other types are problems. The result lists missing and
-        unexpected keys; with strict=False they raise no error. After Ctrl-C, or an error in `set_extra_state`, the
-        module is unchanged too.
+        Problems are missing keys, unexpected keys, wrong shapes and wrong types. The result lists missing and
+        unexpected keys. With strict=False these keys raise no error. The module is also unchanged after Ctrl-C, and
+        after an error in `set_extra_state`.
 
         Example:
             >>> a, b = nn.Linear(4, 2), nn.Linear(4, 2)
@@ -323,7 +328,7 @@ class Module(Attributes):
     # Modes
 
     def train(self: Self, mode: bool = True) -> Self:
-        """Switch this module and all below it to training mode; frozen modules stay frozen."""
+        """Switch this module and all modules below it to training mode. Frozen modules stay frozen."""
         if not isinstance(mode, bool):
             raise TypeError(f"train: mode is {mode!r}; expected a bool")
         self.training = mode
@@ -332,11 +337,11 @@ class Module(Attributes):
         return self
 
     def eval(self: Self) -> Self:
-        """Switch to evaluation mode: normalizations use their running statistics, dropout does nothing."""
+        """Switch to evaluation mode: normalizations use their running statistics, and dropout does nothing."""
         return self.train(False)
 
     def freeze(self: Self) -> Self:
-        """Make this module and all below it a fixed function, whatever `train()` says later.
+        """Make this module and all modules below it a fixed function. A later `train()` does not change this.
 
         No parameter requires grad. Normalizations use their running statistics and never update them, and dropout does
         nothing. Gradients still flow through to the input.
@@ -353,13 +358,13 @@ class Module(Attributes):
         return self.requires_grad_(not frozen)
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
-        """Choose whether the parameters collect gradients; returns the module."""
+        """Choose whether gradients are computed for the parameters. Returns this module."""
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters; `set_to_none=False` fills them with zeros instead."""
+        """Set the gradients of all parameters to None. `set_to_none=False` fills the gradients with zeros instead."""
         for parameter in self.parameters():
             if set_to_none:
                 parameter.grad = None
@@ -377,9 +382,9 @@ class Module(Attributes):
     ) -> Self:
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
-        Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
-        Raises TypeError for a type that is not a float type. If one tensor cannot be converted, the module stays
-        unchanged.
+        Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer made before still
+        updates them. Raises TypeError if dtype is not a float type. If one tensor cannot be converted, the whole module
+        is unchanged.
 
         Example:
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype
@@ -417,7 +422,7 @@ class Module(Attributes):
         return self
 
     def cuda(self: Self, device: Any = None) -> Self:
-        """Move to the GPU of this number or name; by default to the current one."""
+        """Move to the GPU of this number or name. The default is the current GPU."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
     def cpu(self: Self) -> Self:
@@ -443,9 +448,7 @@ class Module(Attributes):
         return ""
 
     def _get_name(self) -> str:
-        """Return the name that `repr` shows before the brackets; programs written for PyTorch may override
-        this method.
-        """
+        """Return the name that `repr` shows before the brackets. Programs written for PyTorch may override it."""
         return type(self).__name__
 
     def __repr__(self) -> str:

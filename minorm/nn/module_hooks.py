@@ -49,8 +49,8 @@ def register(hooks: dict[str, dict[int, Any]], when: str, hook: Any, first: bool
 
 
 def _in_order(hooks: dict[str, dict[int, Any]], when: str) -> list[Any]:
-    """Return the hooks in order of their numbers. Hooks with prepend=True have negative numbers, so the latest of them
-    runs first.
+    """Return the hooks in order of their numbers. Hooks with prepend=True have negative numbers, so the hook that was
+    prepended last runs first.
     """
     own = hooks.get(when)
     return [entry for _, entry in sorted(own.copy().items())] if own else []
@@ -84,13 +84,13 @@ class Watch:
         self.coming: tuple[Any, ...] = ()
 
     def entering(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments; those that require grad pass through a GradientProbe."""
+        """Return the arguments. Arguments that require grad pass through a GradientProbe."""
         self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
         self.inputs = len(args)
         return _replaced(args, self.places, self._left)
 
     def leaving(self, result: Any) -> Any:
-        """Return the results; those that require grad pass through a GradientProbe."""
+        """Return the results. Results that require grad pass through a GradientProbe."""
         parts = result if isinstance(result, tuple) else (result,)
         places = [i for i, x in enumerate(parts) if isinstance(x, Tensor) and x.requires_grad]
         self.outputs, self.out_places = len(parts), places

@@ -1,4 +1,4 @@
-"""`from minorm.nn.modules import Module`: the layers of minorm.nn, under PyTorch's address."""
+"""The layers of minorm.nn under the module name that PyTorch uses: `from minorm.nn.modules import Module`."""
 
 import minorm.nn as _nn
 from minorm.nn import *  # noqa: F403

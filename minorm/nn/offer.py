@@ -1,4 +1,4 @@
-"""Offers a state to the modules of a model; each module takes its entries, and reports missing and unexpected keys.
+"""Offers a state to the modules of a model. Each module takes its entries, and reports missing and unexpected keys.
 
 Programs written for PyTorch override `_load_from_state_dict`. An override may rename keys first, leave out the module's
 part, and change the lists of missing and unexpected keys. So the overrides decide which entries are taken and which
@@ -17,9 +17,9 @@ class Offer:
     """Collects the entries that the modules take and the problems that they report.
 
     taken       the entries to copy, key -> value
-    missing     the keys of the modules that the state lacks
-    unexpected  the keys of the state that no module takes
-    errors      other problems, which overrides report
+    missing     keys of the modules that are not in the state
+    unexpected  keys of the state that no module takes
+    errors      other problems that overrides report
     """
 
     def __init__(self, places: Iterable[tuple[str, Any]], own: Iterable[str]) -> None:
@@ -32,7 +32,7 @@ class Offer:
             self._own.setdefault(self._prefix(key), []).append(key)
 
     def show(self, state: Mapping[str, Any]) -> None:
-        """Show each module its part of the state, parents first, without changing the state."""
+        """Pass each module its part of the state, parents first. The state does not change."""
         parts = {"": Part(self, state)}
         for prefix, place in self.places:
             part = parts.pop(prefix, None) or Part(self)
@@ -43,7 +43,7 @@ class Offer:
                     parts.setdefault(f"{prefix}{head}.", Part(self))[key] = value
 
     def part(self, place: Any, state: Mapping[str, Any], prefix: str) -> tuple[list[str], list[str]]:
-        """Take this module's entries; return (missing keys, unexpected keys)."""
+        """Take this module's entries, and return (missing keys, unexpected keys)."""
         own = self._own.get(prefix, [])
         extra = [prefix + EXTRA] if place._has_extra_state() else []
         self.taken.update({key: state[key] for key in (*own, *extra) if key in state})
@@ -64,8 +64,8 @@ class Offer:
 
 
 class Part(dict[str, Any]):
-    """A module's part of the state. It and the lists refer to the offer, since an override may replace some of these
-    objects by others.
+    """A module's part of the state. Both the part and the lists have the attribute `offer`, since an override may pass
+    on other objects for some of them.
     """
 
     def __init__(self, offer: Offer, state: Mapping[str, Any] | None = None) -> None:
@@ -74,7 +74,7 @@ class Part(dict[str, Any]):
 
 
 class Lines(list[str]):
-    """A list of keys or problems, to which modules add."""
+    """A list of keys or problems that modules report."""
 
     def __init__(self, offer: Offer) -> None:
         super().__init__()
@@ -90,8 +90,8 @@ def take(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """`Module._load_from_state_dict`: take the module's entries. If strict, also add missing and unexpected keys to the
-    lists.
+    """Take the module's entries, as `Module._load_from_state_dict`. If strict, also add missing and unexpected keys to
+    the lists.
     """
     given = (state, missing, unexpected, errors)
     offer = next((one.offer for one in given if isinstance(one, Part | Lines)), None)

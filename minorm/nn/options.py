@@ -1,4 +1,4 @@
-"""Base of most layers without weights: a layer holds the options of a function, and calls the function with them."""
+"""Base of most layers without weights. A layer holds options, and calls a function with its inputs and the options."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from minorm.tensor.tensor import Tensor
 
 
 class Options(Module):
-    """forward(*inputs) = function(*inputs, **options): a subclass names the function, and passes the options.
+    """forward(*inputs) = function(*inputs, **options). A subclass sets `function`, and passes options to the
+    constructor.
 
-    The options are attributes, and a user may change them. `shown` names the options that `repr` shows; `as_buffers`
-    names the options that are Tensors and move with the model, such as class weights.
+    The options are attributes that a user may change. `shown` lists the options that `repr` shows. `as_buffers` lists
+    the options that are Tensors and move with the model, such as class weights.
     """
 
     function: ClassVar[Callable[..., Any]]
@@ -33,7 +34,7 @@ class Options(Module):
         return type(self).function(*inputs, **self._arguments())
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the options for the function."""
+        """Return the options as keyword arguments of the function."""
         held = vars(self)
         return {name: held[name] for name in self._options}
 
@@ -45,7 +46,7 @@ class Options(Module):
 
 
 class OfOne(Options):
-    """Base for a function of one Tensor, x."""
+    """Base of a layer whose function has one Tensor, x."""
 
     def forward(self, x: Tensor) -> Any:
         """Call the function with x and the options."""
@@ -53,8 +54,8 @@ class OfOne(Options):
 
 
 class Random(Options):
-    """Base for a function that draws random numbers in training, unless the module is frozen."""
+    """Base of a layer whose function draws random numbers in training, unless the module is frozen."""
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the options, with `training`."""
+        """Return the keyword arguments, including `training`."""
         return {**super()._arguments(), "training": self.training and not self.frozen}

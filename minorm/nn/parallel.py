@@ -1,4 +1,4 @@
-"""An empty module, where PyTorch has DataParallel, so that `import minorm.nn.parallel` runs."""
+"""An empty module, so that `import minorm.nn.parallel` runs. In PyTorch this module has DataParallel."""
 
 from __future__ import annotations
 

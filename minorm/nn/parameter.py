@@ -1,4 +1,6 @@
-"""Parameter and Buffer: Tensors that a Module registers; it lists them for optimizers and in its state_dict."""
+"""Parameter and Buffer: Tensors that a Module registers. The Module lists parameters for optimizers, and saves
+parameters and buffers in its state_dict.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from minorm.tensor.tensor import Tensor
     requires_grad="False keeps it from being trained",
 )
 class Parameter(Tensor):
-    """A learned Tensor: it requires grad, and a Module registers it when it is assigned to an attribute.
+    """A learned Tensor, which requires grad. Assigning a Parameter to an attribute of a Module registers the Parameter.
 
     Raises TypeError if requires_grad=True and data is not of a float type.
 
@@ -60,9 +62,9 @@ class Parameter(Tensor):
     persistent="False keeps it out of the state_dict",
 )
 class Buffer(Tensor):
-    """A Tensor that is saved but not learned: a Module registers it as a buffer when it is assigned to an attribute.
+    """A Tensor that is saved but not learned. Assigning a Buffer to an attribute of a Module registers the Buffer.
 
-    It moves with the model (`to`), and is in the state_dict.
+    A Buffer moves with the model (`to`), and is in the state_dict.
 
     Example:
         >>> layer = nn.Module()
@@ -82,7 +84,7 @@ class Buffer(Tensor):
 
 
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
-    """Return a Parameter of this shape without initial values; without a dtype it has the default type."""
+    """Return a Parameter of this shape without initial values. If dtype is None, it has the default type."""
     with devices.on(device) as xp:
         return Parameter(xp.empty(shape, dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)))
 

@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 class ParameterList(Module):
     """A list of parameters that the parent module finds; a plain list would hide them. It has no forward.
 
-    A Tensor that is added becomes a Parameter; other values stay unchanged. The names are "0", "1" ...
+    Adding a Tensor converts it to a Parameter. Other values are not changed. The names are "0", "1" ...
 
     Example:
         >>> scales = nn.ParameterList([mn.ones(3), mn.zeros(2)])
@@ -77,7 +77,7 @@ class ParameterList(Module):
 class ParameterDict(Module):
     """A dict of parameters that the parent module finds; a plain dict would hide them. It has no forward.
 
-    A Tensor that is added becomes a Parameter; other values stay unchanged.
+    Adding a Tensor converts it to a Parameter. Other values are not changed.
 
     Example:
         >>> scales = nn.ParameterDict({"left": mn.ones(3)})
@@ -139,7 +139,9 @@ class ParameterDict(Module):
         return value
 
     def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
-        """Add or replace parameters by name; a plain dict is sorted by name first, as in PyTorch."""
+        """Add or replace parameters by name. As in PyTorch, the items of a plain dict are added in the order of their
+        names.
+        """
         pairs = parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
         ordered = isinstance(parameters, (OrderedDict, ParameterDict)) or not isinstance(parameters, Mapping)
         for name, value in pairs if ordered else sorted(pairs, key=operator.itemgetter(0)):

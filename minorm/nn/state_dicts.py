@@ -1,4 +1,4 @@
-"""Saves and loads a state_dict. Loading checks everything first, so that a failed load changes nothing.
+"""Saves and loads a state_dict. Everything is checked before anything is loaded, so a failed load changes nothing.
 
 Programs written for PyTorch override `state_dict`, `_save_to_state_dict` and `_load_from_state_dict` in a layer. A
 model that holds the layer calls these overrides.
@@ -39,7 +39,9 @@ def save(module: Any, entries: dict[str, Any], path: str, keep_vars: bool) -> No
 
 
 def load(module: Any, given: Any, strict: bool, assign: bool) -> LoadResult:
-    """`Module.load_state_dict`: if the state does not fit, a ValueError lists all problems and nothing changes."""
+    """Do the work of `Module.load_state_dict`. If the state does not fit, a ValueError lists all problems and nothing
+    changes.
+    """
     if not isinstance(given, Mapping):
         raise TypeError(
             f"load_state_dict: state is a {type(given).__name__}; expected a mapping of names to tensors; "
@@ -65,7 +67,9 @@ def load(module: Any, given: Any, strict: bool, assign: bool) -> LoadResult:
 
 
 def load_into(owner: str, own: Mapping[str, Tensor], offer: Offer, strict: bool, assign: bool = False) -> None:
-    """Copy the taken entries into the tensors of `own`, or raise one ValueError that lists every mismatch."""
+    """Copy the taken entries into the tensors of `own`. If some do not fit, raise one ValueError that lists every
+    mismatch.
+    """
     state, missing, unexpected = offer.taken, offer.missing, offer.unexpected
     arrays: dict[str, Any] = {}
     problems = []
@@ -114,7 +118,7 @@ def fill(tensor: Tensor, array: Any) -> None:
 
 
 def restore(before: Iterable[tuple[Tensor, Any, Any]]) -> None:
-    """Give each tensor its old array again, and copy the old contents into it; `before` has both for each tensor."""
+    """Restore the array of each tensor, and the contents of the array. `before` holds (tensor, array, contents)."""
     for tensor, array, contents in before:
         tensor.set_array(array)
         fill(tensor, contents)

@@ -1,4 +1,4 @@
-"""summary: shows a model as a table with a line for each layer, in the order in which the layers run."""
+"""summary: shows a model as a table. The table has a line for each layer, in the order in which the layers run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from minorm.tensor.tensor import Tensor
 
 
 class Row(NamedTuple):
-    """One layer: its name and kind, the shape of its output, the numbers of its parameters and multiplications, and the
-    axes over which a norm reduces.
+    """A line of the table: the layer's name and kind, the shape of its output, its numbers of parameters and
+    multiplications, and the axes over which a normalization takes its statistics.
     """
 
     layer: str
@@ -29,7 +29,9 @@ class Row(NamedTuple):
 
 
 class Summary:
-    """The result of `summary`: it has `rows` and their sums, and prints as a table."""
+    """The result of `summary`. `rows` holds the lines, and the total_ attributes hold sums. A Summary prints as a
+    table.
+    """
 
     def __init__(self, rows: list[Row], total_parameters: int, trainable_parameters: int) -> None:
         self.rows, self.total_parameters, self.trainable_parameters = rows, total_parameters, trainable_parameters
@@ -59,11 +61,12 @@ class Summary:
     dtype="the type of the zeros",
 )
 def summary(model: Module, input_size: Sequence[Any], dtype: Any = dtypes.float32) -> Summary:
-    """Runs a model once on zeros of this size, and lists its layers in a table, in the order in which they run.
+    """Runs a model once on zeros of this size, and lists the layers in a table, in the order in which they run.
 
-    The model runs in evaluation mode, and its mode is restored afterwards. Multiplications are those of Linear and
-    convolution layers; "norm over" shows the axes over which a normalization takes its mean and variance. Returns a
-    Summary, which prints as the table; `rows` and the sums are its attributes.
+    The model runs in evaluation mode, and its mode is restored afterwards. The multiplications of Linear and
+    convolution layers are counted. "norm over" shows the axes over which a normalization takes its mean and variance.
+    Returns a Summary, which prints as the table and has the attributes `rows`, `total_parameters`,
+    `trainable_parameters` and `total_multiplications`.
 
     Example:
         >>> nn.summary(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), (1, 4))
@@ -117,7 +120,7 @@ def _row(name: str, module: Module, inputs: tuple[Any, ...], output: Any) -> Row
 
 
 def _axes(kind: str, module: Any, rank: int) -> str:
-    """Return the axes that a norm reduces over."""
+    """Return the axes over which a normalization takes its statistics."""
     if kind.startswith(("BatchNorm", "BatchRenorm", "SyncBatchNorm")):
         return str((0, *range(2, rank)))
     if kind == "GhostBatchNorm":

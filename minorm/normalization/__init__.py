@@ -1,1 +1,1 @@
-"""Normalization: its loops, equation, running statistics, forward and backward pass."""
+"""The loops, the equation, the running statistics, and the forward and backward pass of normalizations."""

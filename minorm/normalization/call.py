@@ -1,10 +1,11 @@
-"""NormCall: the decisions of a normalization that depend on the form of its input, but not on its numbers.
+"""NormCall holds the decisions of a normalization that depend on the form of its input, but not on the input's numbers.
 
     form of input     its shape and type, its kind of array, and which of parameters, mask and activation are present
     decisions         the loops for the axes (nest.py), the form of arrays for them (layout.py), the backend, the type
 
-minorm/functional/norm makes a NormCall after it has checked its arguments, and keeps it for the next input of that
-form. It passes the NormCall to the Functions in this folder. A NormCall never holds an array: arrays are arguments.
+minorm/functional/norm makes a NormCall after the checks of the arguments, and keeps the NormCall for the next input of
+the same form. The Functions in this folder get the NormCall as an argument. A NormCall never holds an array: arrays are
+arguments.
 
     call, x = call.arranged(x)                        x in the form that the loops take
     y, stats = call.norm.forward(x, s, b)             the backend's functions know the nest, the equation and the types
@@ -30,22 +31,22 @@ MOST_ORDERS = 64  # the most orders in memory that a call keeps; arrays have few
 
 
 class NormCall:
-    """The plan for normalizing inputs of one shape, type and kind of array, whatever their numbers are.
+    """The plan for normalizing inputs of one shape, type and kind of array.
 
     axes, num_groups, param  as in `nest.plan`
     equation                 eps, centered and guard
     compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
-    backend                  an object with the functions of kernels/protocol.py; None chooses by the array
+    backend                  an object with the functions of kernels/protocol.py; if None, the kind of array decides
     masked                   True if there is a mask
     activation               the activation of y: "relu", or None
 
-    The constructor derives from these
+    The constructor derives from these:
 
     layout, nest             the form of arrays for the loops, and the loops
     norm                     the backend's functions for these loops (kernels/bound.py)
-    handed_in                the backend with a check of its results, if the caller passes one (kernels/checked.py)
+    handed_in                the caller's backend with a check of its results (kernels/checked.py), or None
     dtype                    the type to compute in, never None
-    constant                 True if y is constant, because each number is its own mean
+    constant                 True if y is constant, because each mean is taken over a single number
     """
 
     __slots__ = (
@@ -81,7 +82,9 @@ class NormCall:
         return None if self.handed_in is None else self.handed_in.checked()
 
     def arranged(self, x: Array) -> tuple[NormCall, Array]:
-        """Return the call for x's order in memory (this call if x is row-major), and x or a gapless copy of x."""
+        """Return the call for x's order in memory, and x, or a gapless copy of x. If x is row-major, this is the same
+        call.
+        """
         if x.shape != self.shape or (x.dtype is not self.stored and x.dtype != self.stored):
             raise ValueError(
                 f"NormCall: x is {x.dtype}{x.shape}; expected {self.stored}{self.shape}, as it was made for"
@@ -93,7 +96,7 @@ class NormCall:
         return (self if layout is self.layout else self._with(x, layout)), x
 
     def _with(self, x: Array, layout: Layout) -> NormCall:
-        """Return the same call for another order in memory, such as channels-last."""
+        """Return a copy of this call for another order in memory, such as channels-last."""
         call = self.orders.get(layout)
         if call is None:
             call = copy(self)
@@ -105,7 +108,7 @@ class NormCall:
         return call
 
     def _lay_out(self, x: Array, layout: Layout) -> None:
-        """Take the loops of a layout, and bind the backend's functions to them."""
+        """Set the loops to the loops of `layout`, and bind the backend's functions to these loops."""
         self.layout, self.nest = layout, layout.nest
         self.constant = self.equation.is_constant(layout.nest.columns)
         norm = resolve_backend(x, self.handed_in, self.masked, self.activation)

@@ -1,20 +1,21 @@
-"""The equation of all normalizations, and the three settings in which they differ besides their loops.
+"""The equation of all normalizations, and the three settings in which normalizations differ besides their loops.
 
     y = (x - mean) * rstd * s + b        rstd = 1 / sqrt(var + eps)
 
 - `eps` keeps rstd finite.
 - `centered=False` (RMSNorm): mean is 0, and var is the mean of the squares.
 - `guard=True` (MeanVarianceNormalization): eps is added to the *standard deviation*, so rstd = 1 / (std + eps). Where
-  std is 0, all x are equal, and rstd is 0. So y and dx are 0 there; otherwise dx would be g - mean(g) times 1e9.
+  std is 0, all x are equal, and rstd is set to 0. So y and dx are 0 there. Otherwise dx would be g - mean(g) times 1e9.
 
-Kernels and layers do not depend on these settings, since they see only statistics. But backward needs the derivative of
-rstd, and the guard changes it by the factor `slope`. With g = dy * s, xhat = (x - mean) * rstd and means over the
+Kernels and layers do not depend on these settings, since they use only statistics. But backward needs the derivative of
+rstd, which the guard multiplies by the factor `slope`. With g = dy * s, xhat = (x - mean) * rstd and means over the
 reduced axes,
 
     dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope)
 
-where mean(g) is left out if not centered. From d(rstd)/d(var) = -1/2 (var + eps)^(-3/2) follows slope = 1. With the
-guard, d(rstd)/d(std) = -1 / (std + eps)^2 gives slope = (std + eps) / std, which is replaced by 0 where std is 0.
+where the term mean(g) exists only if centered. Without the guard, d(rstd)/d(var) = -1/2 (var + eps)^(-3/2) gives slope
+= 1. With the guard, d(rstd)/d(std) = -1 / (std + eps)^2 gives slope = (std + eps) / std, which is replaced by 0 where
+std is 0.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class Equation:
     guard: bool = False
 
     def rstd(self, var: Any, count: Any = None) -> Any:
-        """1 / sqrt(var + eps); with the guard 1 / (sqrt(var) + eps), but 0 where var is 0.
+        """Return 1 / sqrt(var + eps). With the guard, return 1 / (sqrt(var) + eps), and 0 where var is 0.
 
-        If there is a mask, count is the number of elements behind each variance. rstd is 0 where there are too few for
-        a variance: no elements, or only one if centered.
+        If there is a mask, count is the number of elements from which each variance was computed. rstd is 0 where count
+        is too small for a variance, which means 0, or at most 1 if centered.
         """
         if self.guard:
             std = var**0.5
@@ -49,14 +50,14 @@ class Equation:
         return rstd
 
     def is_constant(self, count: Any) -> bool:
-        """Is y constant if each mean is taken over `count` elements? A single number equals its mean, so its gradient
-        is exactly 0.
+        """Return True if y is constant, since each mean is taken over a single element. The gradient of x is then
+        exactly 0.
         """
         return self.centered and count == 1
 
     def slope(self, var: Any) -> Any:
-        """The factor of mean(g * xhat) in dx: it is 1 without the guard; with the guard it is (std + eps) / std, or 0
-        where std is 0.
+        """Return the factor of mean(g * xhat) in dx. The factor is 1 without the guard. With the guard, the factor is
+        (std + eps) / std, and 0 where std is 0.
         """
         if not self.guard:
             return 1.0

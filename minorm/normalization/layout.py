@@ -1,12 +1,12 @@
-"""Brings an array and its parameters into the form that the kernels need: four loops and no gaps.
+"""Converts an array and its parameters to the form that the kernels need: four loops and no gaps.
 
-Usually nothing must change: the array is gapless in some order of its axes, `nest.plan` finds four loops, and the
-parameters have the order in memory that the nest expects. This file handles the other cases:
+Usually no conversion is necessary: the array is gapless in some order of its axes, `nest.plan` finds four loops, and
+the parameters have the order in memory that the nest expects. This file handles the other cases:
 
 - An array with gaps, negative steps or unaligned elements is copied.
-- Parameters of two or more axes are transposed if the data's axes have another order in memory; parameters are small.
-- A nest that does not fit (rank 5 and more, odd broadcasts) is replaced by one that always fits: the data is copied
-  with its kept axes first, as a matrix (kept, reduced), and the parameters are widened to one for each element.
+- Parameters of two or more axes are transposed if the data's axes have another order in memory. Parameters are small.
+- Some nests do not fit (rank 5 and more, odd broadcasts). Then the data is copied with its kept axes first, as a matrix
+  (kept, reduced), and the parameters are broadcast to one number for each element. The nest of this matrix always fits.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ ndarray = np.ndarray
 
 
 class Layout:
-    """Brings data, parameters and statistics into the kernels' order, and back. This class is for nests that kernels
-    can run.
-    """
+    """Converts data, parameters and statistics to the kernels' order, and back. For a nest that kernels can run."""
 
     def __init__(self, nest: Nest) -> None:
         self.nest = nest
@@ -70,12 +68,12 @@ class Layout:
         return flat.reshape(self.kept_shape) if self.in_order else self.nest.statistics(flat)
 
     def flat(self, statistics: Array) -> Array:
-        """Return statistics in loop order: the inverse of `statistics`."""
+        """Return statistics in loop order. This is the inverse of `statistics`."""
         return statistics.reshape(-1) if self.in_order else self.nest.flat(statistics)
 
 
 class CopiedLayout(Layout):
-    """Data as a matrix (kept, reduced), with one parameter for each element."""
+    """Copies data to a matrix (kept, reduced), and broadcasts parameters to one number for each element."""
 
     def __init__(self, origin: Nest, with_params: bool) -> None:
         kept = [i for i, axis in enumerate(origin.axes) if not axis.reduced]
@@ -127,15 +125,15 @@ def layout_of(
     num_groups: int,
     param: tuple[int, ...],
 ) -> Layout:
-    """Return the layout for gapless data. The arguments are those of `nest.plan`; strides count elements, and None
-    means row-major.
+    """Return the layout for gapless data. See `nest.plan` for the arguments. strides are in elements; if None, the data
+    is row-major.
     """
     nest = plan(shape, axes, num_groups, param, strides)
     return Layout(nest) if nest.fits else CopiedLayout(nest, bool(param))
 
 
 def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, ...]) -> tuple[Layout, Array]:
-    """Return the layout for this array, and the array itself or a gapless copy."""
+    """Return the layout for this array, and the array. If it has gaps, it is copied."""
     flags = x.flags
     aligned = type(x) is not ndarray or flags.aligned  # CuPy's arrays are always aligned
     if aligned and flags.c_contiguous:
@@ -147,7 +145,7 @@ def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, 
 
 
 def mask_like(mask: Array, x: Array) -> Array:
-    """Return the mask, which broadcasts to x, in x's shape and memory order."""
+    """Return the mask, broadcast to x's shape and in x's memory order."""
     if mask.shape == x.shape and mask.flags.c_contiguous and x.flags.c_contiguous:
         return mask
     wide = np.empty_like(x, dtype=bool)

@@ -1,15 +1,15 @@
-"""Every normalization is four loops: at most two over kept axes and at most two over reduced axes.
+"""Every normalization consists of four loops: at most two over kept axes and at most two over reduced axes.
 
     Y = (X - mean) / sqrt(var + eps) * S + B
 
-The mean and the variance are taken over some axes of X. Those axes are *reduced*. The other axes are *kept*: along them
-the statistics differ. Group normalization first splits its channel axis into groups (kept) and the channels of a group
-(reduced). So BatchNorm, InstanceNorm, GroupNorm, LayerNorm and RMSNorm are the same computation with different patterns
-of kept and reduced axes, and one kernel computes them all.
+The mean and the variance are taken over some axes of X. These axes are *reduced*. The other axes are *kept*: the
+statistics differ along kept axes. Group normalization first splits its channel axis into groups (kept) and the channels
+of a group (reduced). So BatchNorm, InstanceNorm, GroupNorm, LayerNorm and RMSNorm are the same computation with
+different patterns of kept and reduced axes, and one kernel computes them all.
 
-`plan` finds the pattern. It puts the axes into their order in memory, and merges neighbours of the same kind if a
-single step leads through both. The result is loops `(count, data, param)`: the number of turns, the step in X, and the
-step in S and B. A `param` of 0 means that S and B do not change along the loop.
+`plan` finds the pattern. It sorts the axes by their order in memory, and merges two neighbouring axes of the same kind
+if one loop with a constant step can run through both axes. The result is loops `(count, data, param)`: the number of
+iterations, the step in X, and the step in S and B. A `param` of 0 means that S and B do not change along the loop.
 
     BatchNorm 32x64x56x56             keep (64, 3136, 1)                   reduce (32, 200704, 0) (3136, 1, 0)
     GroupNorm 8x64x56x56, 8 groups    keep (8, 200704, 0) (8, 25088, 8)    reduce (8, 3136, 1) (3136, 1, 0)
@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 
 class Loop(NamedTuple):
-    """One loop: the number of turns, and the steps in elements in the data and in the parameters."""
+    """One loop: the number of iterations, and the steps in the data and in the parameters, in elements."""
 
     count: int  # type: ignore[assignment]  # hides tuple.count, which nothing here calls
     data: int
@@ -49,14 +49,14 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Nest:
-    """The loops of one normalization, outer loops before inner ones, and the order in which they visit the axes.
+    """The loops of one normalization, with outer loops before inner loops, and the order of the axes in memory.
 
     keep, reduce     the loops
     axes             the axes of the data after the group split, in logical order
-    order            the same axes as they lie in memory, widest step first
-    rows, columns    the number of statistics, and the number of elements behind each of them
-    param_size       the number of elements of scale and of bias, which lie in memory order without gaps
-    param_order      None, or the permutation that brings the parameters' axes from logical to memory order
+    order            the same axes in their order in memory, with the largest step first
+    rows, columns    the number of statistics, and the number of elements over which each statistic is taken
+    param_size       the number of elements of scale and of bias, which have the order of `order` and no gaps
+    param_order      None, or the permutation of the parameters' axes from logical order to memory order
     code             the four loops in the kernels' form, twelve int64; empty if there are more than four loops
     """
 
@@ -72,10 +72,10 @@ class Nest:
 
     @property
     def fits(self) -> bool:
-        """Can the kernels run this nest? If not, the caller rearranges the data first.
+        """True if the kernels can run this nest. If not, the caller must rearrange the data first.
 
         Kernels run at most two loops of each kind. If neighbours in memory belong to different statistics, the
-        parameters may vary along those neighbours or along the reduced loops, but not along both.
+        parameters may vary from neighbour to neighbour or along the reduced loops, but not both.
         """
         if len(self.keep) > 2 or len(self.reduce) > 2:
             return False
@@ -94,7 +94,7 @@ class Nest:
 
     @property
     def keepdims_shape(self) -> tuple[int, ...]:
-        """The shape of the statistics with reduced axes of length 1, which broadcasts against the split data."""
+        """The shape of the statistics with length 1 for reduced axes. This shape broadcasts against the split data."""
         return tuple(1 if axis.reduced else axis.count for axis in self.axes)
 
     @property
@@ -105,17 +105,17 @@ class Nest:
 
     @property
     def two_by_two(self) -> tuple[Loop, Loop, Loop, Loop]:
-        """Exactly four loops: keep outer, keep inner, reduce outer, reduce inner; loops of one turn fill the gaps."""
+        """Exactly four loops: keep outer, keep inner, reduce outer, reduce inner. A missing loop has one iteration."""
         return (*_pair(self.keep), *_pair(self.reduce))
 
     def statistics(self, flat):
-        """Return statistics in loop order, the kernels' order, as an array of `kept_shape`."""
+        """Return `flat`, which has the kernels' loop order, as an array of `kept_shape`."""
         order = self.kept_order
         counts = self.kept_shape
         return flat.reshape([counts[i] for i in order]).transpose(_inverse(order))
 
     def flat(self, statistics):
-        """Return statistics in loop order, from an array of `kept_shape` or of the same size."""
+        """Return an array of `kept_shape`, or of the same size, as a flat array in loop order."""
         return statistics.reshape(self.kept_shape).transpose(self.kept_order).reshape(-1)
 
     def __str__(self) -> str:
@@ -141,9 +141,9 @@ def plan(
 ) -> Nest:
     """Return the nest that normalizes data of this shape over `axes`.
 
-    num_groups  above 1, axis 1 (C) is split into two: the group (kept) and the channel in its group (reduced)
+    num_groups  if above 1, axis 1 (C) is split into two axes: the group (kept) and the channel in its group (reduced)
     param       the axes *after the split* along which scale and bias vary
-    strides     elements between neighbours along each axis, for data without gaps in any order; None is row-major
+    strides     the step in elements along each axis, for gapless data in any order; None means row-major data
 
     Raises ValueError if num_groups does not divide the number of channels, or if the strides leave gaps.
     """
@@ -189,7 +189,7 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Do these strides (in elements) visit every element of one gapless block, in some order of the axes?"""
+    """Return True if the array is gapless in some order of its axes. strides are in elements."""
     step = 1
     for axis_step, count in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n != 1):
         if axis_step != step:
@@ -211,7 +211,9 @@ def _parameter_steps(axes: tuple[Axis, ...], order: tuple[int, ...]) -> dict[int
 
 
 def _merge(axes: tuple[Axis, ...], order: tuple[int, ...], param: dict[int, int], reduced: bool) -> tuple[Loop, ...]:
-    """Return the loops of one kind, without loops of one turn; neighbours merge if a single step leads through both."""
+    """Return the loops of one kind. Axes of length 1 are left out. Two axes are merged if one step can run through
+    both.
+    """
     loops: list[Loop] = []
     for i in order:
         axis = axes[i]
@@ -230,7 +232,7 @@ def _pair(loops: tuple[Loop, ...]) -> tuple[Loop, Loop]:
 
 
 def _code(keep: tuple[Loop, ...], reduce: tuple[Loop, ...]) -> bytes:
-    """Pack count, data step and parameter step of keep outer, keep inner, reduce outer and reduce inner."""
+    """Pack keep outer, keep inner, reduce outer and reduce inner, each as count, data step and parameter step."""
     if len(keep) > 2 or len(reduce) > 2:
         return b""
     return struct.pack("12q", *[number for loop in (*_pair(keep), *_pair(reduce)) for number in loop])

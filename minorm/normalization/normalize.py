@@ -1,7 +1,8 @@
-"""The two normalizations: with the statistics of x itself, and with given statistics.
+"""The two normalizations. Normalize uses the statistics of x, and NormalizeWith uses given statistics.
 
-Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Both can compute max(y +
-residual, 0) in the same pass; backward then needs y, and sets dy to 0 where y <= 0.
+The letters are the same as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Both
+Functions can also compute max(y + residual, 0) in the same pass. In this case backward needs y, and sets dy to 0 where
+y <= 0.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ Array = Any
 class Normalize(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of x over the axes that the call reduces.
 
-    mask      an array of bools that broadcasts to x, or None; y is 0 where it is False, and such elements do not count
-    residual  an array like x that is added to y before the activation; or None
+    mask      an array of bools that broadcasts to x, or None; where False, y is 0 and x is left out of the statistics
+    residual  an array like x that is added to y before the activation, or None
     call      the NormCall for x, mask and activation
     running   the RunningStats to update after y is computed, or None
-    observe   a function to call, after y is computed, with (mean, var, count): mean and var have the shape of the kept
-              axes; count is one number, or with a mask an array of that shape
+    observe   a function that is called with (mean, var, count) after y is computed: mean and var have the shape of the
+              kept axes; count is one number, or an array of this shape if there is a mask
     """
 
     fresh: tuple[int, ...] = (0, 4)  # the inputs x and residual
@@ -115,11 +116,11 @@ class Normalize(Function):
 
 
 class NormalizeWith(Function):
-    """y = (x - mean) / sqrt(var + eps) * s + b, with given mean and var: the evaluation form.
+    """y = (x - mean) / sqrt(var + eps) * s + b, with given mean and var, as in evaluation.
 
-    mean and var are of any float type, and have one number for each combination of indices of the kept axes. All five
-    inputs have gradients. The statistics do not depend on x here, so dx = g * rstd. mask, residual and call mean the
-    same as in `Normalize`.
+    mean and var may have any float type, and hold one number for each combination of indices of the kept axes. x, mean,
+    var, s and b get gradients. The statistics do not depend on x here, so dx = g * rstd. See `Normalize` for mask,
+    residual and call.
     """
 
     def forward(
@@ -195,7 +196,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 def _before_activation(function: Any, dy: Any) -> tuple[Any, Any]:
-    """Return the Tensor dy after the activation's backward pass, twice: for the normalization and for the residual."""
+    """Return the gradients of the normalization's result and of the residual. Without activation: dy and None."""
     if function.y is None:
         return dy, None
 

@@ -1,4 +1,4 @@
-"""The gradient of a normalization as a Function, which `create_graph=True` puts in the graph.
+"""The gradient of a normalization as a Function. backward with `create_graph=True` adds this Function to the graph.
 
 dx, ds, db = NormalizeGradient(dy, x, s)        the kernels' backward pass
 backward                                        the formulas of second_derivative.py
@@ -23,11 +23,11 @@ Array = Any
 
 
 class NormalizeGradient(Function):
-    """Computes dx, ds and db of `Normalize`, and returns a tuple of those that are wanted.
+    """Computes dx, ds and db of `Normalize`, and returns a tuple of the wanted gradients.
 
     call    the NormCall for x's memory order
     stats   the statistics of x
-    like    arrays with the shapes and types of ds and db; None for an absent parameter
+    like    arrays with the shapes and types of ds and db; None if there is no such parameter
     wanted  three bools, for dx, ds and db
     """
 
@@ -94,7 +94,7 @@ class NormalizeGradient(Function):
         return (*expressed(self.expression, inputs, weights), None)[: len(self.needs)]
 
     def expression(self, dy: Any, x: Any, scale: Any) -> tuple[Any, ...]:
-        """Compute the forward pass with Tensors."""
+        """Compute the same as `forward`, but with Tensors."""
         form = TensorForm(self.call, dy, self.mask, self.x)
         dx, *products = form.gradients(dy, x, scale, self.stats.k)
         results = [dx] if self.wanted[0] else []
@@ -104,8 +104,8 @@ class NormalizeGradient(Function):
         return tuple(results)
 
     def _by_result(self, weights: tuple[Array | None, ...]) -> list[Array | None]:
-        """Return `weights`, the gradients of the wanted results, as a list for dx, ds and db, with None for an unwanted
-        one.
+        """Return the gradients of dx, ds and db as a list of three. `weights` holds the gradients of the wanted
+        results, and the rest are None.
         """
         found = iter(weights)
         return [next(found) if one else None for one in self.wanted]
@@ -121,7 +121,7 @@ def gradient_of(
     like: tuple[Array | None, Array | None],
     wanted: tuple[bool, ...],
 ) -> list[Any]:
-    """Return dx, ds and db as Tensors of the graph, with None for each that is not wanted."""
+    """Return dx, ds and db as Tensors of the graph. An unwanted gradient is None."""
     if not any(wanted):
         return [None, None, None]
     mask = () if mask is None else (dy.from_array(mask),)

@@ -1,10 +1,10 @@
-"""Batch renormalization: corrects the batch's statistics towards the running statistics, by r and d, which have no
-gradient.
+"""Batch renormalization. r and d, which have no gradient, correct the batch's statistics towards the running
+statistics.
 
     y = (xhat * r + d) * s + b = xhat * (r * s) + (d * s + b)
 
 This is a batch normalization with the scale r * s and the bias d * s + b, in the same passes. If dS and dB are the
-gradients of this scale and bias, ds = dS * r + dB * d and db = dB; dx depends only on the scale r * s.
+gradients of this scale and bias, then ds = dS * r + dB * d and db = dB. dx depends only on the scale r * s.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Array = Any
 
 
 class Renormalize(Function):
-    """y = (xhat * r + d) * s + b, with xhat and std of the batch; `old` are the running statistics before the update.
+    """y = (xhat * r + d) * s + b, with xhat and std of the batch, and with r and d from the old running statistics.
 
         r = clip(std / old_std, 1 / rmax, rmax)        d = clip((mean - old_mean) / old_std, -dmax, dmax)
 
     old      the running mean and variance as arrays, read before `running` is updated
-    call and running mean the same as in `Normalize`; scale and bias vary along the kept axes.
+    See `Normalize` for call and running. Scale and bias vary along the kept axes.
     """
 
     def forward(

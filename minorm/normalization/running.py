@@ -1,4 +1,4 @@
-"""Running statistics, with which evaluation normalizes. RunningStats owns them, and only `update` changes them.
+"""The running statistics for evaluation. RunningStats holds these arrays, and only `update` changes the arrays.
 
     running = running * momentum + batch * (1 - momentum)
 
@@ -8,8 +8,7 @@ momentum = batches / (batches + 1). The variance is the population variance (div
 N - 1 instead, as PyTorch does.
 
 A NaN or infinite mean or variance would stay in the running value of its channel for ever. Therefore such a batch is
-skipped for all channels, and counted as skipped. A batch that would make a running value overflow its type is also
-skipped.
+skipped for all channels, and counted as skipped. A batch is also skipped if a running value would overflow its type.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _mode = _Mode()
 class no_stats_update(minorm_ext.Switch, Block):  # type: ignore[misc]  # noqa: N801  used as a function is
     """Leave running statistics unchanged inside the block, for example to compute a forward pass a second time.
 
-    Also works as a decorator. This affects only the thread that runs the block.
+    no_stats_update also works as a decorator. Only the thread that runs the block is affected.
     """
 
     def __init__(self) -> None:
@@ -56,9 +55,9 @@ def is_updating() -> bool:
 def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
     """Call `take` in place of every update inside the block, as take(running, mean, var, count, samples, rest).
 
-    If `take` returns False, the `take` of the block around this one gets the update; if there is no such block, the
-    statistics are updated. owns(array) says whether `take` wants the updates of a running mean. This affects only the
-    thread that runs the block.
+    If `take` returns False, the `take` of the outer block is called. If there is no outer block, the statistics are
+    updated. owns(array) returns True if `take` handles the updates of this running mean. Only the thread that runs the
+    block is affected.
     """
 
     def inside() -> dict[str, Any]:
@@ -76,10 +75,9 @@ def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
 class RunningStats:
     """The running mean and variance as arrays, changed in place by `update` or by a kernel that computes the same.
 
-    `batches` is the number of batches so far, an integer array of one element that each update increments; it may be
-    None unless momentum is None. `skipped` is the number of skipped batches, in the same form, or None.
-    update_nonfinite=True skips no batch. `changed` is True once anything has been written. On a GPU the host does not
-    wait to learn which batches are finite.
+    `batches` is an integer array of one element that counts the batches; it may be None unless momentum is None.
+    `skipped` is such an array that counts the skipped batches, or None. With update_nonfinite=True no batch is skipped.
+    `changed` is True after the first write. On a GPU the host does not wait to learn whether a batch is finite.
     """
 
     __slots__ = ("batches", "changed", "mean", "momentum", "skipped", "unbiased", "update_nonfinite", "var")
@@ -109,7 +107,7 @@ class RunningStats:
 
     @property
     def is_part(self) -> bool:
-        """Is this batch part of a larger one, whose moments are collected first, inside `redirected`?"""
+        """True if this batch is part of a larger batch, whose moments a block of `redirected` collects."""
         return _mode.owns is not None and _mode.owns(self.mean)
 
     def update(self, mean: Any, var: Any, count: int, samples: int | None = None, rest: Any = 0.0) -> None:
@@ -117,9 +115,9 @@ class RunningStats:
         elements.
 
         `samples` is the number of samples, if mean and var are averages over samples with separate statistics. `rest`
-        has the digits of the mean below float64's last digit; differences of means far from 0 need them, but this
-        method does not. An empty batch changes nothing. An error changes nothing either, since all values are computed
-        before any is written. They are computed in float64 and rounded once.
+        is the rounding error of the mean in float64, which is passed to the `take` of `redirected`; this method does
+        not use `rest`. An empty batch changes nothing. After an error nothing has changed, since all values are
+        computed before the first value is written. The values are computed in float64 and rounded once.
         """
         if count == 0 or not _mode.updating:
             return
@@ -136,10 +134,10 @@ class RunningStats:
     def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None, rest: Any = 0.0) -> None:
         """Update the running statistics with statistics under a mask.
 
-        `count` has the shape of mean and var, and holds the number of elements behind each of their numbers. samples
-        and rest mean the same as in `update`. Statistics of several samples, on a leading axis, are averaged over the
-        samples that have elements. A channel without elements keeps its running value; a batch without elements does
-        not count.
+        `count` has the shape of mean and var, and holds the number of elements over which each mean and variance was
+        taken. See `update` for samples and rest. If mean and var have a leading axis for several samples, they are
+        averaged over the samples that have elements. A channel without elements keeps its running value. A batch
+        without elements is not counted.
         """
         if not _mode.updating:
             return
@@ -171,16 +169,16 @@ class RunningStats:
 
     @staticmethod
     def _parts(mean: Any, var: Any, count: Any, samples: Any, rest: Any, own: bool) -> Any:
-        """Return the arguments for `redirected`, one tuple for each sample if samples have separate statistics."""
+        """Return a list of arguments for `take`, with one tuple for each sample if samples have separate statistics."""
         if not own:
             return [(mean, var, count, samples, rest)]
         return [(m, v, n, (n > 0).astype(np.int64), 0.0) for m, v, n in zip(mean, var, count, strict=True)]
 
     def _finite(self, mean: Any, var: Any, seen: Any = None) -> Any:
-        """May a batch with these statistics update the running ones? On the CPU the answer is _YES or _NO; on a GPU it
-        is a boolean array.
+        """Return whether a batch with these statistics may update the running statistics: _YES or _NO on the CPU, and a
+        boolean array on a GPU.
 
-        `seen` is True for statistics that have elements; None means all.
+        `seen` is True for statistics that have elements. If `seen` is None, all statistics have elements.
         """
         if self.update_nonfinite:
             return _YES
@@ -188,7 +186,7 @@ class RunningStats:
         return _answer((finite if seen is None else finite | ~seen).all())
 
     def _fits(self, new: Any, old: Any) -> Any:
-        """Can the type hold the new values? A new value does not count if the old value was already not finite."""
+        """Return True if the type can hold the new values. New values are ignored where the old value is not finite."""
         new, old = (array.astype(np.float64, copy=False) for array in (new, old))
         return (np.isfinite(new) | ~np.isfinite(old)).all()
 
@@ -198,7 +196,9 @@ class RunningStats:
             self.skipped += 1 if finite is _NO else ~finite & batches
 
     def _write(self, new_mean: Any, new_var: Any, mean: Any, batches: Any, finite: Any) -> None:
-        """Store the new values and count the batch, after all checks; count a batch that is not finite as skipped."""
+        """Check the new values, store them and count the batch. A batch that is not finite is counted as skipped
+        instead.
+        """
         if type(self.mean) is np.ndarray and not self._writable():
             raise ValueError(self._read_only())
         with _rounding(self.update_nonfinite):
@@ -224,8 +224,8 @@ class RunningStats:
         self.changed = True
 
     def rates(self, count: int) -> tuple[Any, Any, Any]:
-        """Return the factors of the old values, of the batch's mean and of the batch's variance. They are NumPy
-        float64, so that products with them are float64.
+        """Return the factors of the old values, of the batch's mean and of the batch's variance. The factors are NumPy
+        float64 numbers, so that products are computed in float64.
         """
         if self.momentum is None:
             seen = self.batches.reshape(-1)[0].astype(np.float64)  # not a Python number, so the host need not wait
@@ -248,7 +248,9 @@ class RunningStats:
         )
 
     def is_kernel_ready(self, rows: int) -> bool:
-        """Can the `forward` of a backend update these arrays? kernels/protocol.py lists its conditions."""
+        """Return True if the `forward` of a backend can update these arrays. kernels/protocol.py lists the
+        conditions.
+        """
         mean, var, batches = self.mean, self.var, self.batches
         is_plain = _is_plain if type(mean) is np.ndarray else _is_contiguous
         return (
@@ -267,12 +269,12 @@ _YES, _NO = True, False
 
 
 def _answer(finite: Any) -> Any:
-    """Return _YES or _NO; return an array on a GPU unchanged, so that the host need not wait."""
+    """Return _YES or _NO. An array on a GPU is returned unchanged, so that the host need not wait."""
     return bool(finite) if isinstance(finite, (bool, np.bool, np.ndarray)) else finite
 
 
 def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any) -> tuple[Any, ...]:
-    """Return the arguments for `redirected`; a skipped batch becomes a part without elements."""
+    """Return the arguments for `take`. A skipped batch becomes a part without elements."""
     if finite is _YES:
         return mean, var, count, samples, rest
     if finite is _NO:
@@ -282,7 +284,7 @@ def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any)
 
 
 def _rounding(nonfinite: bool) -> Any:
-    """Silence overflow warnings for a batch that will be skipped; users who asked NumPy for errors still get them."""
+    """Silence overflow warnings for a batch that will be skipped. If NumPy is set to raise errors, it still does."""
     quiet = not nonfinite and np.geterr()["over"] == "warn"
     return np.errstate(over="ignore") if quiet else nullcontext()
 

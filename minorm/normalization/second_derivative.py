@@ -1,9 +1,8 @@
-"""The second derivative of the normalization equation, row by row: the backward pass of `NormalizeGradient`.
+"""The second derivative of the normalization equation, for each row. This is the backward pass of `NormalizeGradient`.
 
-Letters as in docs/maths.md, which derives it: g = dy * s, xhat = (x - mean) * rstd, and v, vs and vb are the gradients
-of dx, ds and db. Over a row, A = mean(g), B = mean(g * xhat), V = mean(v), P = mean(v * xhat),
-C = mean((v - V) * (g - A)); A and V are absent if not centered. dv is computed from v by the formula that computes dx
-from g:
+docs/maths.md derives the formulas and explains the letters: g = dy * s, xhat = (x - mean) * rstd, and v, vs and vb are
+the gradients of dx, ds and db. Over a row, A = mean(g), B = mean(g * xhat), V = mean(v), P = mean(v * xhat) and
+C = mean((v - V) * (g - A)); A and V are absent if not centered. dv is computed from v by the same formula as dx from g:
 
     dv       rstd * (v - V - xhat * P * slope)
     for dy   s * dv + vs * xhat + vb
@@ -11,9 +10,9 @@ from g:
     for x    - rstd^2 * slope * ((v - V) * B + (g - A) * P + xhat * (C - slope * (slope + 2) * P * B))
              + rstd * (h - mean(h) - xhat * mean(h * xhat) * slope)        h = dy * vs
 
-Arrays are views with four loop axes, as in kernels/reference/norm.py. Sums are computed in float64; the backend's
-kernels compute the sums of whole rows times xhat. The numbers of a row stay in float64 until they are combined with an
-element.
+Arrays are views with four loop axes, as in kernels/reference/norm.py. Sums are computed in float64. The backend's
+kernels compute the sums over a row and the sums of products with xhat. The numbers of a row are float64 until they are
+combined with an element.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ Array = Any
 
 
 class SecondDerivative:
-    """The sums for one call. `of_dx`, `of_ds` and `of_db` return gradients for dy, x and s, or None for a gradient of
-    0.
+    """The sums for one call. `of_dx`, `of_ds` and `of_db` return gradients for dy, x and s. None means 0.
 
-    x, dy, scale, stats and masked are those of the first derivative; `call` is the NormCall for x's memory
+    x, dy, scale, stats and masked are the same as for the first derivative. `call` is the NormCall for x's memory
     order.
     """
 
@@ -81,15 +79,15 @@ class SecondDerivative:
         return self._of_elements(self.layout.parameter(vb)) + np.zeros_like(self.xhat)
 
     def elements(self, total: Array) -> Array:
-        """Return an array with four loop axes in the form of x."""
+        """Return `total`, which has four loop axes, in the shape and memory order of x."""
         return self.layout.result(loops.like(self.nest, self._counted(total), self.flat_x), self.x)
 
     def parameter(self, total: Array) -> Array:
-        """Return the sums for the elements of s in the form of s."""
+        """Return `total`, the sums for the elements of s, in the shape of s."""
         return self.layout.parameter_gradient(total, self.scale)
 
     def _loops(self, a: Array) -> tuple[Array, Array]:
-        """Return an array like x with four loop axes, in the compute type and 0 where masked; and the array in the
+        """Return `a` in two forms: with four loop axes, in the compute type and 0 where the mask is False; and in the
         kernels' form.
         """
         flat = self.layout.data(same_order(a, self.x))
@@ -101,7 +99,7 @@ class SecondDerivative:
         return np.where(loops.four(self.nest, self.masked["mask"]), a, a.dtype.type(0))
 
     def _means(self, dy: Array, s: Array | None) -> tuple[Array, Array]:
-        """Return mean(g) and mean(g * xhat) of each row, computed by the backend."""
+        """Return mean(g) and mean(g * xhat) of each row. The backend computes the sums."""
         sum_g, sum_gx = self.call.norm.grad_sums(dy, self.flat_x, self.stats, s, **self.masked)
         return sum_g / self.count, sum_gx / self.count
 
@@ -109,7 +107,7 @@ class SecondDerivative:
         return self._counted(a - self._row(mean)) if self.call.equation.centered else a
 
     def _row(self, numbers: Array) -> Array:
-        """Return `numbers`, one for each row, in a shape that broadcasts to the elements."""
+        """Return `numbers`, which has one number for each row, in a shape that broadcasts to the elements."""
         return loops.kept(self.nest, numbers.astype(self.call.dtype, copy=False))
 
     def _of_elements(self, flat: Array) -> Array:

@@ -1,6 +1,6 @@
-"""The gradient of batch normalization over ranks: the formula of tensor_form.py, with means over all ranks.
+"""The gradient of batch normalization over ranks. It uses the formula of tensor_form.py with means over all ranks.
 
-Each mean takes one message, and so does its gradient. Every rank sends the messages, even if its part is empty.
+Each mean and each gradient of a mean needs one message. Every rank sends the messages, even if its part is empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LABEL = "the sums of batch_norm's second gradient"
 class SumAcross(Function):
     """Sums an array over all ranks, and gives every rank the sum.
 
-    The results of all ranks depend on the sum, so the gradient of the sum is the sum of their gradients.
+    The results of all ranks depend on the sum. So the gradient of x is the sum of the gradients of all ranks.
     """
 
     def forward(self, x: Array, *, group: Any) -> Array:
@@ -34,7 +34,7 @@ class SumAcross(Function):
 
 
 class FormAcross(TensorForm):
-    """`TensorForm` over `count` numbers for each channel; x is this rank's part."""
+    """A `TensorForm` whose means are over `count` numbers of each channel on all ranks. x is this rank's part."""
 
     def __init__(self, call: NormCall, like: Any, x: Array, group: Any, count: int) -> None:
         super().__init__(call, like, None, x)

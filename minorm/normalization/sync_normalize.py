@@ -1,10 +1,10 @@
-"""Batch normalization over a batch that is split among ranks: each rank holds a part, and all need the moments of the
-whole.
+"""Batch normalization over a batch that is split among ranks. Each rank has a part of the batch and needs the moments
+of the whole batch.
 
-Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. A rank has m_r numbers of
-a channel with mean_r = k_r + d_r and var_r; m is the sum of all m_r. One message in the forward pass merges the moments
-in pairs (Chan, Golub and LeVeque 1979). One message in the backward pass adds up sum(g) and sum(g * xhat). Every rank
-sends both messages, even if its part is empty, because the others wait for them.
+The letters are the same as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Rank r
+has m_r numbers of a channel, with mean_r = k_r + d_r and var_r. m is the sum of all m_r. One message in the forward
+pass merges the moments in pairs (Chan, Golub and LeVeque 1979). One message in the backward pass adds up sum(g) and
+sum(g * xhat). Every rank sends both messages, even if its part is empty, because the others wait for them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Array = Any
 
 
 class NormalizeAcross(Function):
-    """y = (x - mean) * rstd * s + b, with mean and var of the x of all ranks.
+    """y = (x - mean) * rstd * s + b, with mean and var over the x of all ranks.
 
     group  the connection to the other ranks: `size`, and `all_reduce(array, combine, label)`
-    call and running mean the same as in `Normalize`; all ranks update `running` in the same way.
+    See `Normalize` for call and running. All ranks update `running` in the same way.
     """
 
     def forward(
@@ -109,10 +109,10 @@ class NormalizeAcross(Function):
 
 
 def merge(a: Array, b: Array) -> Array:
-    """Merge the moments (m, k, d, var) of two parts; a part without numbers changes nothing.
+    """Merge the moments (m, k, d, var) of two parts. A part without numbers changes nothing.
 
     The merged shift k is the shift of the first part that has numbers. The two differences ta = mean_a - k = d_a and
-    tb = mean_b - k = (k_b - k) + d_b are small however far the data is from 0, so no digits are lost. With h = m_b / m:
+    tb = mean_b - k = (k_b - k) + d_b are small even if the data is far from 0, so no digits are lost. With h = m_b / m:
 
         d = ta + (tb - ta) * h        var = va * (1 - h) + vb * h + (tb - ta)^2 * h * (1 - h)
     """
@@ -125,14 +125,14 @@ def merge(a: Array, b: Array) -> Array:
 
 
 class PooledStats:
-    """Averages InstanceNorm's statistics over the samples of all ranks, for the running statistics."""
+    """Averages InstanceNorm's statistics over the samples of all ranks, to update the running statistics."""
 
     def __init__(self, running: Any, x: Array) -> None:
         self.running, self.positions = running, math.prod(x.shape[2:])
         self.block = np.zeros_like(x, np.float64, shape=(3, x.shape[1]))  # samples, sums of means, sums of variances
 
     def __call__(self, mean: Array, var: Array, count: int) -> None:  # noqa: ARG002  as Normalize calls it
-        """Store the statistics of this rank's samples. A rank without samples does not call this."""
+        """Store the statistics of this rank's samples. Without samples, this is not called."""
         self.block[0], self.block[1], self.block[2] = len(mean), mean.sum(0), var.sum(0)
 
     def pool(self, group: Any) -> None:

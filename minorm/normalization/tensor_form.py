@@ -1,8 +1,8 @@
-"""The normalization equation with Tensors, for derivatives above the second and for derivatives with given statistics.
+"""The normalization equation with Tensors, for third and higher derivatives, and for given statistics.
 
-Here a normalization is the formula of docs/maths.md on axes, without loops. x has the axes after the group split.
-Statistics have length 1 along the reduced axes, and parameters have length 1 along the axes where they do not vary. The
-formula first subtracts k, the shift that the kernels found, so that no digits are lost far from 0.
+Here a normalization is the formula of docs/maths.md, applied to axes instead of loops. x has the axes after the group
+split. Statistics have length 1 along the reduced axes, and parameters have length 1 along the axes where they do not
+vary. The formula first subtracts k, the shift that the kernels found, so that no digits are lost far from 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = Any
 
 
 class TensorForm:
-    """The axes of a call, and the formulas; `like` is a Tensor from which other Tensors are made."""
+    """The axes of a call, and the formulas. Other Tensors are made with the methods of the Tensor `like`."""
 
     def __init__(self, call: NormCall, like: Any, mask: Array | None, x: Array) -> None:
         axes = call.layout.origin.axes
@@ -31,7 +31,7 @@ class TensorForm:
         self.mask = None if mask is None else np.ascontiguousarray(mask_like(mask, x)).reshape(self.shape)
 
     def normalized(self, x: Any, k: Array) -> tuple[Any, Any, Any]:
-        """Return xhat, rstd and slope with the statistics of x; k has a number close to the mean for each row."""
+        """Return xhat, rstd and slope with the statistics of x. k holds a number close to the mean for each row."""
         equation, t = self.equation, self.split(x)
         if equation.centered:
             t = self.counted(t - self.constant(self.row(k)))
@@ -58,7 +58,7 @@ class TensorForm:
         return self.joined(rstd * (centred - xhat * inner), x), dy * xhat, dy
 
     def with_statistics(self, x: Any, mean: Any, var: Any, scale: Any, bias: Any) -> Any:
-        """Return y, normalized with the statistics mean and var."""
+        """Return y for given statistics mean and var."""
         t = self.split(x) - mean.to(self.call.dtype).reshape(self.kept_shape)
         y = t * (var.to(self.call.dtype).reshape(self.kept_shape) + self.equation.eps) ** -0.5
         if scale is not None:
@@ -66,11 +66,11 @@ class TensorForm:
         return self.joined(y if bias is None else y + self.parameter(bias), x)
 
     def summed(self, products: Any, like: Array) -> Any:
-        """Return the sum of these products, which is ds or db, in the shape and type of `like`."""
+        """Return ds or db, which is the sum of these products, in the shape and type of `like`."""
         return products.sum(self.shared, keepdim=True).reshape(like.shape).to(like.dtype)
 
     def split(self, x: Any) -> Any:
-        """Return x after the group split, in the compute type, 0 where the mask is False."""
+        """Return x after the group split, in the compute type, and with 0 where the mask is False."""
         return self.counted(x.to(self.call.dtype).reshape(self.shape))
 
     def joined(self, y: Any, x: Any) -> Any:
@@ -80,7 +80,7 @@ class TensorForm:
         return a if self.mask is None else a.masked_fill(self.constant(~self.mask), 0.0)
 
     def count(self) -> Any:
-        """Return the number of elements in each row, as an array if there is a mask."""
+        """Return the number of elements in each row; this is an array if there is a mask."""
         if self.mask is None:
             return self.call.nest.columns
         return self.mask.sum(axis=self.reduced, keepdims=True)

@@ -42,8 +42,9 @@ def ctc_loss(
 ) -> Tensor:
     """loss = -log of the probability of each text: the sum over all ways to spread its letters over the steps.
 
-    Equal letters in a row count as one, unless a blank stands between them. As in PyTorch, log_probs gets the gradient
-    that the logits before log_softmax should get. Raises ValueError for lengths and classes that do not fit.
+    Equal letters in a row are one letter, unless a blank stands between them. As in PyTorch, the gradient of log_probs
+    is the gradient of the logits from which log_softmax computed log_probs. Raises ValueError if a length or a class is
+    out of range.
 
     Example:
         >>> log_probs = mn.full((2, 1, 2), 0.5).log()  # two steps, two classes: blank and 1

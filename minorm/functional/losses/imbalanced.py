@@ -1,5 +1,5 @@
-"""Losses for classes of very different sizes: focal losses give easy examples little weight; Dice loss
-compares areas.
+"""Losses for classes of very different sizes. Focal losses give easy examples little weight. The Dice loss compares
+areas.
 """
 
 from __future__ import annotations
@@ -42,16 +42,17 @@ GAMMA = "at least 0: how much less an example counts that is right already; with
 def sigmoid_focal_loss(
     inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
 ) -> Tensor:
-    """loss = -a_t * (1 - p_t)^gamma * log p_t, where p = sigmoid(inputs) gives the right answer the probability p_t.
+    """loss = -a_t * (1 - p_t)^gamma * log p_t, where p_t is the predicted probability of the right answer.
 
-    a_t is alpha for a yes and 1 - alpha for a no. With targets t between 0 and 1, p_t is p * t + (1 - p) * (1 - t), and
-    a_t is alpha * t + (1 - alpha) * (1 - t). As in torchvision.ops, the default is no reduction. Nothing overflows,
-    however large the logits are; 16-bit floats compute in float32.
+    With p = sigmoid(inputs) and targets t, p_t is p * t + (1 - p) * (1 - t), and a_t is alpha * t + (1 - alpha) * (1 -
+    t). So a_t is alpha for a yes (t = 1) and 1 - alpha for a no (t = 0). If alpha is below 0, a_t is 1. As in
+    torchvision.ops, the default is no reduction. Large logits cause no overflow. For 16-bit floats the computation is
+    in float32.
 
-    Raises ValueError for another shape of targets, for alpha above 1, and for gamma below 0.
+    Raises ValueError if targets does not have inputs' shape, if alpha is above 1, or if gamma is below 0.
 
     Example:
-        >>> F.sigmoid_focal_loss(mn.tensor([0.0, 4.0]), mn.tensor([1.0, 1.0]), alpha=-1)  # the second is right already
+        >>> F.sigmoid_focal_loss(mn.tensor([0.0, 4.0]), mn.tensor([1.0, 1.0]), alpha=-1)  # the second answer is right
         tensor([1.7329e-01, 5.8716e-06])
 
     Lin et al. 2017, arXiv:1708.02002.
@@ -89,13 +90,13 @@ def focal_loss(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """loss = -sum_c q_c (1 - p_c)^gamma log p_c, where p = softmax(input) along axis 1 and q is the target's
-    probability.
+    """loss = -sum_c q_c (1 - p_c)^gamma log p_c, where p = softmax(input) along axis 1 and q comes from the target.
 
-    This is `cross_entropy` times (1 - p_c)^gamma, so good predictions hardly count. q, weight, ignored labels and the
-    mean work as in `cross_entropy`; with gamma = 0 the losses are equal. 16-bit floats compute in float32.
+    Each term of `cross_entropy` is multiplied by (1 - p_c)^gamma, so good predictions add little to the loss. q,
+    weight, ignored labels and the mean work as in `cross_entropy`. With gamma = 0 the two losses are equal. For 16-bit
+    floats the computation is in float32.
 
-    Raises TypeError for other types, and ValueError for other shapes, for labels outside 0 .. C - 1, and for gamma
+    Raises TypeError for a wrong type, and ValueError for a wrong shape, for labels outside 0 .. C - 1, and for gamma
     below 0.
 
     Example:
@@ -147,12 +148,12 @@ def dice_loss(
 ) -> Tensor:
     """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth), for each sample and class.
 
-    The better the predicted areas overlap the target's, the smaller the loss. p is softmax(input) along axis 1, or
-    sigmoid(input) if there is only one class; q is the target's probability of that class. The sums run over d1, ...
-    and leave out positions whose label is ignored. 16-bit floats compute in float32.
+    The loss is small if the predicted area and the target's area overlap well. p is softmax(input) along axis 1, or
+    sigmoid(input) if there is only one class. q is the target's probability of that class. The sums run over d1, ...
+    and leave out positions whose label is ignored. For 16-bit floats the computation is in float32.
 
-    Raises TypeError for other types. Raises ValueError for other shapes, for labels that are not a class, and for a
-    smooth that is not above 0.
+    Raises TypeError for a wrong type. Raises ValueError for a wrong shape, for a label that is not a class, and for
+    smooth <= 0.
 
     Example:
         >>> logits = mn.tensor([[[30.0, 30.0, -30.0, -30.0]]])  # (N, C, d1) = (1, 1, 4)
@@ -201,8 +202,8 @@ def _check_gamma(name: str, gamma: float) -> None:
 
 
 def _power(share: Tensor, gamma: float) -> Tensor:
-    """share^gamma, for 0 <= share <= 1. For gamma below 2, a share of 0 is replaced by a tiny number, since the slope
-    at 0 may be infinite.
+    """Return share^gamma for 0 <= share <= 1. For gamma below 2, a share of 0 is replaced by a tiny number, since the
+    slope at 0 may be infinite.
     """
     if gamma == 0:
         return share.detach() * 0 + 1
@@ -210,7 +211,7 @@ def _power(share: Tensor, gamma: float) -> Tensor:
 
 
 def _mean(total_loss: Tensor, total: Any) -> Tensor:
-    """Divide the sum by its divisor; if no label counts, return NaN with a gradient of 0."""
+    """Return total_loss / total. If total is 0, because all labels are ignored, return NaN with a gradient of 0."""
     divisor = Tensor(np.asarray(total, total_loss.dtype, like=total_loss.array))
     none = divisor == 0
     return total_loss / where(none, 1.0, divisor) + where(none, float("nan"), 0.0).to(divisor.dtype)

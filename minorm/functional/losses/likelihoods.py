@@ -1,4 +1,4 @@
-"""Losses of numbers and probabilities: the negative log-likelihood of the target under a model's prediction.
+"""Losses that are the negative log-likelihood of the target under a model's prediction, a number or a probability.
 
 `reduction` is "mean" (the default), "sum" or "none". Input and target must have the same shape and the same float type,
 unless stated otherwise.
@@ -35,8 +35,8 @@ def binary_cross_entropy(
 ) -> Tensor:
     """loss = -weight * (target * log p + (1 - target) * log(1 - p)), where p = input; logarithms are at least -100.
 
-    `binary_cross_entropy_with_logits` takes the logits before the sigmoid, and loses fewer digits. Raises ValueError if
-    input is outside 0 to 1, or if the shapes differ.
+    `binary_cross_entropy_with_logits` takes the logits before the sigmoid, and is more exact than this loss. Raises
+    ValueError if input is outside 0 to 1, or if the shapes differ.
 
     Example:
         >>> F.binary_cross_entropy(mn.tensor([0.5, 0.0]), mn.tensor([1.0, 1.0]), reduction="none")
@@ -66,7 +66,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
 
     The loss is 0 where target is 0.
 
-    Raises ValueError for another reduction.
+    Raises ValueError if reduction has none of the four values.
 
     Example:
         >>> log_p = mn.tensor([[0.5, 0.5]]).log()
@@ -87,7 +87,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """loss = weight * (d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2)), d = input - target
+    """loss = weight * (d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2)), where d = input - target
 
     Raises ValueError unless the shapes are equal and delta > 0.
 
@@ -124,7 +124,7 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = exp(input) - target * input; with log_input=False it is input - target * log(input + eps).
+    """loss = exp(input) - target * input; with log_input=False, loss = input - target * log(input + eps).
 
     Example:
         >>> F.poisson_nll_loss(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]), reduction="none")
@@ -159,7 +159,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """loss = (log var + (input - target)^2 / var) / 2, where var is at least eps.
 
-    Raises ValueError for a negative variance and for shapes that do not fit.
+    Raises ValueError if a variance is negative, or if the shapes do not fit together.
 
     Example:
         >>> F.gaussian_nll_loss(mn.tensor([0.0, 0.0]), mn.tensor([0.0, 2.0]), var=1.0, reduction="none")
@@ -187,6 +187,6 @@ def gaussian_nll_loss(
 
 
 def _xlogx(x: Any) -> Any:
-    """x * log x, which is 0 at 0 and NaN below; its slope is 0 at 0 and below."""
+    """Return x * log x. The result is 0 at x = 0 and NaN below 0; the gradient of x is 0 at 0 and below."""
     positive = where(x > 0, x, 1.0)  # log 1 = 0 at 0
     return where(x >= 0, positive * positive.log(), np.nan)

@@ -1,8 +1,9 @@
 """Losses that compare `input` with `target`. They return the mean of the losses (the default), the sum, or each loss
 ("none").
 
-All arguments are checked before anything is computed. Unlike in PyTorch, losses of numbers do not broadcast: an input
-(N, 1) with a target (N) is an error here. In PyTorch the model silently trains on N x N differences.
+All arguments are checked before anything is computed. Losses that compare input and target element by element do not
+broadcast. An input (N, 1) with a target (N) is an error here, while PyTorch silently trains the model on N x N
+differences.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ def cross_entropy(
 ) -> Tensor:
     """loss = -sum_c q_c log p_c, where p = softmax(input) along axis 1 and q comes from the target.
 
-    For a target of classes, q_c = weight_c where c is the target, else 0. The mean divides by the sum of the weights of
-    the labels that count. If all labels are ignored, the mean is NaN, with a gradient of 0, so that one such batch does
-    not ruin a model. For a target of probabilities, q = weight * target, and the mean divides by N * d1 * ... .
+    If target holds classes, q_c = weight_c where c is the target, else 0. The mean divides by the sum of the weights of
+    all labels that are not ignored. If all labels are ignored, the mean is NaN, with a gradient of 0, so that one such
+    batch does not ruin a model. If target holds probabilities, q = weight * target, and the mean divides by the number
+    of examples, N * d1 * ... .
 
-    Raises TypeError for other types, and ValueError for other shapes and for labels outside 0 .. C - 1. On a GPU a
-    label outside this range makes the loss NaN instead, since the host would have to wait for a check.
+    Raises TypeError for a wrong type, and ValueError for a wrong shape or a label outside 0 .. C - 1. On a GPU such a
+    label makes the loss NaN instead of raising an error, since the host would have to wait for the check.
 
     Example:
         >>> logits = mn.tensor([[2.0, 0.0], [0.0, 0.0]])
@@ -98,9 +100,9 @@ def nll_loss(
 ) -> Tensor:
     """loss = -weight[target] * input[target] along axis 1: the part of `cross_entropy` after log_softmax.
 
-    The mean divides by the sum of the weights of the labels that count; if all labels are ignored, the mean is NaN,
-    with a gradient of 0. Raises TypeError for other types, and ValueError for other shapes and for labels outside 0 ..
-    C - 1.
+    The mean divides by the sum of the weights of all labels that are not ignored. If all labels are ignored, the mean
+    is NaN, with a gradient of 0. Raises TypeError for a wrong type, and ValueError for a wrong shape or a label outside
+    0 .. C - 1.
 
     Example:
         >>> F.nll_loss(mn.tensor([[-0.1, -2.3]]), mn.tensor([1]))
@@ -148,7 +150,7 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor
 @documented(LOSS, beta="where the parabola becomes a line, at least 0; 0 is `l1_loss`")
 @trace.operation
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target
+    """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, where d = input - target
 
     Raises ValueError unless the shapes are equal: input and target do not broadcast.
 
@@ -182,8 +184,8 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), where p = sigmoid(input).
 
-    Nothing overflows, however large the logits are. The mean divides by the number of elements. Raises ValueError for
-    shapes that do not fit.
+    Large logits cause no overflow. The mean divides by the number of elements. Raises ValueError if the shapes do not
+    fit together.
 
     Example:
         >>> F.binary_cross_entropy_with_logits(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]), reduction="none")
@@ -212,7 +214,7 @@ SCORES = {
 
 
 def _check_scores(name: str, input: Any, target: Any) -> None:
-    """Raise TypeError if input and target seem to be exchanged; warn if the scores are probabilities."""
+    """Raise TypeError if input and target seem to be swapped. Warn if input holds probabilities instead of scores."""
     given = isinstance(input, Tensor) and isinstance(target, Tensor)
     if given and input.array.dtype.kind in "iu" and dtypes.is_float(target.array.dtype) and target.ndim > input.ndim:
         raise TypeError(
@@ -223,7 +225,7 @@ def _check_scores(name: str, input: Any, target: Any) -> None:
 
 
 def _warn_of_probabilities(name: str, input: Any) -> None:
-    """Warn if the model ends in softmax or sigmoid, since it then trains slowly and to a worse result."""
+    """Warn if the model ends in softmax or sigmoid, since such a model trains slowly and ends with a larger loss."""
     made_by = PROBABILITIES.get(type(getattr(input, "creator", None)).__name__)
     if made_by:
         warnings.warn(f"{name}: input is the result of {made_by}; expected {SCORES[name]}", stacklevel=outside())
@@ -338,8 +340,8 @@ def _along_classes(input: Tensor) -> tuple[int, ...]:
 def _weights_of_labels(
     input: Tensor, labels: Any, weight: Any, ignore_index: int, label_smoothing: float
 ) -> tuple[Tensor, Any, Any]:
-    """Return q for each example, the sum of the labels' weights, and a mask of the labels that count. The mean divides
-    by this sum.
+    """Return the q of `cross_entropy`, the sum of the labels' weights, and a mask that is False for ignored labels. The
+    mean of the loss divides by this sum.
     """
     classes, axis = len(weight), min(1, input.ndim - 1)
     compute = dtypes.compute_type(weight.dtype)

@@ -1,5 +1,5 @@
-"""Losses with a margin: right answers must lead wrong ones by it, or unlike vectors must be farther apart by it than
-like vectors.
+"""Losses with a margin. Some require that the score of a right answer exceeds other scores by the margin. Others
+require that the distance between different things exceeds the distance between similar things by the margin.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def triplet_margin_loss(
     *,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = (sum |x - y + eps|^p)^(1/p).
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin) with d(x, y) = (sum |x - y + eps|^p)^(1/p).
 
     Raises ValueError unless margin > 0.
 
@@ -190,7 +190,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") 
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
+    """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)) with p = sigmoid(input).
 
     Example:
         >>> F.multilabel_soft_margin_loss(mn.tensor([[0.0, 2.0]]), mn.tensor([[1.0, 1.0]]))
@@ -214,9 +214,9 @@ def multi_margin_loss(
     *,
     reduction: str = "mean",
 ) -> Tensor:
-    """loss = sum over wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C
+    """loss = sum over the wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C
 
-    Raises ValueError for another p.
+    C is the number of classes. Raises ValueError unless p is 1 or 2.
 
     Example:
         >>> F.multi_margin_loss(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([1]))  # (0.7 + 1.4) / 3
@@ -241,9 +241,9 @@ def multi_margin_loss(
 @documented(CLASSES, target="of input's shape, integers: the right classes, one after the other, then -1")
 @trace.operation
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """loss = sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / C
+    """loss = sum over right classes r and wrong classes w of max(0, 1 - input[r] + input[w]) / C
 
-    Raises ValueError unless target has input's shape.
+    C is the number of classes. Raises ValueError unless target has input's shape.
 
     Example:
         >>> F.multilabel_margin_loss(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([[2, -1, 0]]))  # (0.3 + 0.6) / 3
@@ -286,7 +286,7 @@ def _triplet(
 
 
 def _positive(x: Tensor) -> Tensor:
-    """max(x, 0); the gradient also passes where x is exactly 0, as in PyTorch's clamp."""
+    """Return max(x, 0). As in PyTorch's clamp, the gradient also passes where x is exactly 0."""
     return x.clip(0)
 
 

@@ -1,4 +1,5 @@
-"""The normalizations: each function only decides which axes to reduce, and along which axes scale and bias vary.
+"""The normalizations. Each function only decides over which axes statistics are taken, and along which axes weight and
+bias vary.
 
     y = (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -11,8 +12,8 @@
     mean_variance_norm  any axes, eps outside the root      none
     normalization       any axes, and a group of C          any
 
-Statistics are stored as (shift, mean - shift, 1/std), so that float32 keeps its seven digits however far the data is
-from 0; docs/maths.md explains why. The variance is the population variance: it divides by N.
+Statistics are stored as (shift, mean - shift, 1/std), so that float32 keeps its seven digits even if the data is far
+from 0. docs/maths.md explains why. The variance is the population variance, which divides by N.
 
 running_norms.py has the first two, sample_norms.py has the next three, and general_norms.py has the last
 two.

@@ -2,9 +2,9 @@
 
     F.batch_norm(x, ..., activation="relu", residual=r)  ==  F.relu(F.batch_norm(x, ...) + r), to the bit
 
-The single pass reads and writes memory half as often. The three operations run separately in a trace, so that a file
-has a node for each of them. They also run separately if there is no single pass: for a residual without an activation,
-for a residual of another type, and for statistics over several ranks.
+The single pass reads and writes memory half as often. In a trace the three operations run separately, so that an ONNX
+file has a node for each operation. The operations also run separately for a residual without an activation, for a
+residual whose type differs from x's, and for statistics over several ranks.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Normalization = TypeVar("Normalization", bound=Callable[..., Tensor])
 
 
 def activated(function: Normalization) -> Normalization:
-    """Decorate a normalization as `trace.operation` does, and apply `activation` and `residual` after it if necessary.
+    """Decorate a normalization as a traced operation that also takes `activation` and `residual`, by name.
 
-    Callers pass these two by name. The decorated function gets them only if one pass can compute the
-    result.
+    If one pass can compute the result, the normalization gets both arguments. If not, the residual is added and the
+    activation is applied after the normalization.
     """
     normalize = trace.operation(function)
     name = function.__name__
@@ -48,15 +48,15 @@ def activated(function: Normalization) -> Normalization:
 
 
 def is_one_pass(x: Tensor, activation: Any, residual: Tensor | None, group: Any = None) -> bool:
-    """Can one kernel compute the result? It cannot if the residual has another type, even under autocast; the residual
-    is then added separately.
+    """Return True if one kernel can compute the result. If the residual has another type than x, which autocast allows,
+    the kernel cannot.
     """
     same = residual is None or residual.array.dtype == x.array.dtype
     return activation is not None and same and group is None and not is_recorded()
 
 
 def is_recorded() -> bool:
-    """Is a trace recording, which needs each operation separately?"""
+    """Return True while a trace records. A trace needs each operation separately."""
     return trace.state.calls is not None
 
 

@@ -1,4 +1,4 @@
-"""A table of earlier calls: a call whose arguments have the same form as those of an earlier call needs no new checks.
+"""A table of earlier calls. If the arguments of a call have the form of an earlier call, they are not checked again.
 
     form = form_of("layer_norm", backend, (x, weight, bias, mask), (sizes, eps, compute_dtype, activation))
     call = calls.get(form, backend)
@@ -6,9 +6,10 @@
         ...  # all checks; a failed call is not kept
         call = calls.keep(form, NormCall(...))
 
-A form holds everything that the checks look at. For each tensor this is its class, kind of array, shape and type. For
-each option it is the value and its type, since 1 == True. A call with an option that can change in place has no form,
-so it is checked every time. A backend that the caller passes is part of the form, but the table does not keep it alive.
+A form holds everything that the checks look at. For each tensor the form holds its class, kind of array, shape and
+type. For each option the form holds the value and the value's type, since 1 == True. If an option can change in place,
+the call has no form and is checked every time. A backend that the caller passes is part of the form, but the table does
+not keep it alive.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tup
 
 
 def whole_numbers(sizes: Any) -> Any:
-    """Return sizes as an int or a tuple of ints, to be part of a form. For anything else return `...`, since
-    (64.0,) == (64,).
+    """Return sizes as an int or a tuple of ints, to be part of a form. For anything else return `...`, because (64.0,)
+    == (64,) would make two forms equal.
     """
     if type(sizes) is int:
         return sizes
@@ -57,13 +58,13 @@ def whole_numbers(sizes: Any) -> Any:
 
 
 class _Calls(threading.local):
-    """A table for each thread."""
+    """The table. Each thread has a separate table."""
 
     def __init__(self) -> None:
         self.found: dict[Form, NormCall] = {}
 
     def get(self, form: Form | None, backend: Any) -> NormCall | None:
-        """Return the call that the table keeps for this form and this backend, or None."""
+        """Return the call in the table for this form and this backend; return None if there is no such call."""
         call = None if form is None else self.found.get(form)
         return call if backend is None or (call is not None and call.backend is backend) else None
 

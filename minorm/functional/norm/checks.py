@@ -1,4 +1,4 @@
-"""Checks of the arguments of normalizations, and the axes that follow from their shapes."""
+"""Checks the arguments of normalizations, and finds the axes that follow from the arguments' shapes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any)
 
 
 def equation(operation: str, eps: Any, centered: bool = True, guard: bool = False) -> Equation:
-    """Return the equation of an operation; raise an error unless eps is a number of at least 0."""
+    """Return the Equation with these settings; raise an error unless eps is a number of at least 0."""
     if type(eps) is not float:
         number(operation, "eps", eps)
         eps = float(eps)
@@ -85,15 +85,15 @@ def check_mask(operation: str, x: Tensor, mask: Any) -> None:
 
 
 def last_inputs(mask: Tensor | None, residual: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Return the last inputs of a Function: the mask and the residual, without trailing Nones."""
+    """Return the mask and the residual, the last inputs of a Function. Trailing Nones are left out."""
     if residual is None:
         return () if mask is None else (mask,)
     return mask, residual
 
 
 def check_unmasked(operation: str, mask: Any, group: Any) -> None:
-    """Raise NotImplementedError for a mask on several ranks, since their merged moments have no count for
-    each channel.
+    """Raise NotImplementedError if there is a mask and several ranks. Their merged moments have one count, but a mask
+    needs a count for each channel.
     """
     if mask is not None:
         raise NotImplementedError(
@@ -115,7 +115,7 @@ def running_stats(
     skipped: Tensor | None = None,
     update_nonfinite: bool = False,
 ) -> RunningStats | None:
-    """Check the running statistics, and return them as the object that a batch updates; None if neither is given."""
+    """Check the running statistics, and return a RunningStats. Return None if running_mean and running_var are None."""
     if running_mean is None and running_var is None:
         return None
     if running_mean is None or running_var is None:
@@ -147,8 +147,8 @@ def running_stats(
 
 
 def warn_of_low_momentum(name: str, momentum: float) -> None:
-    """Warn that `momentum` is probably meant as in PyTorch. Layers call this function when momentum is set, and
-    functions do so when a user calls them.
+    """Warn that `momentum` is probably meant as in PyTorch. A layer warns when its momentum is set. A function warns
+    only if the user called the function directly.
     """
     warnings.warn(
         f"{name}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
@@ -173,7 +173,7 @@ def _counter(operation: str, name: str, counter: Any) -> Any:
 
 
 def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
-    """Count a new version of these tensors, so that backward notices that their old values are gone."""
+    """Increment the version of these tensors, so that backward can detect that their values have changed."""
     if running is not None and running.changed:
         for tensor in tensors:
             if tensor is not None:
@@ -189,8 +189,8 @@ def batch_axes(
     """Return the axes to reduce, and the axes of the parameters.
 
     Parameters (C) vary along axis 1, and all other axes are reduced. Parameters (C, *positions) vary along all axes but
-    0, and only axis 0 is reduced. Raises ValueError unless weight, bias and the running statistics fit x and x has
-    channels.
+    0, and only axis 0 is reduced. Raises ValueError if x has no channels, or if the shape of weight, bias or a running
+    statistic does not fit x.
     """
     tensors = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
     given = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
@@ -212,7 +212,7 @@ def batch_axes(
 
 
 def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None:
-    """Raise ValueError unless each tensor has one number for each channel and x has channels."""
+    """Raise ValueError if x has no channels, or if a tensor does not have one number for each channel."""
     channels = x.shape[1]
     if channels == 0:
         raise ValueError(f"{operation}: x has no channels; x.shape is {x.shape}; expected C >= 1")
@@ -225,7 +225,7 @@ def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None
 
 
 def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
-    """Return num_groups as an int; raise an error unless it divides the number of channels of x."""
+    """Return num_groups as an int; raise an error unless num_groups divides the number of channels of x."""
     num_groups = whole(operation, "num_groups", num_groups)
     if x.ndim < 2:
         raise ValueError(f"{operation}: x has shape {x.shape}; expected (N, C, *positions)")
@@ -241,7 +241,9 @@ def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
 def trailing_axes(
     operation: str, x: Tensor, normalized_shape: int | Sequence[int], **given: Tensor | None
 ) -> tuple[int, ...]:
-    """Return the last axes of x; raise ValueError unless they, weight and bias have the shape normalized_shape."""
+    """Return the last axes of x. Raise ValueError unless x ends in normalized_shape, and weight and bias have this
+    shape.
+    """
     sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
     shape = tuple([whole(operation, "normalized_shape", size) for size in sizes])
     rank = len(shape)
@@ -259,8 +261,8 @@ def trailing_axes(
 
 
 def listed_axes(operation: str, x: Tensor, axes: Any) -> tuple[int, ...]:
-    """Return the axes as a sorted tuple without negative numbers; raise an error if x lacks one of them, or if one
-    comes twice.
+    """Return the axes as a sorted tuple without negative numbers. Raise an error if x does not have an axis, or if an
+    axis is listed twice.
     """
     if not isinstance(axes, Iterable):
         raise TypeError(f"{operation}: axes is {axes!r}; expected a tuple of ints")

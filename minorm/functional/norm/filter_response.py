@@ -27,15 +27,15 @@ def filter_response_norm(
 ) -> Tensor:
     """y = x / sqrt(mean(x^2) + eps) * weight + bias, with the mean over all positions of a channel of a sample.
 
-    y does not depend on other samples, so training and evaluation are the same. With a single position y is almost the
-    sign of x, and hardly any gradient passes; choose an eps near 1 then, as the paper does. y has x's shape and type.
-    Raises ValueError for shapes that do not fit.
+    y does not depend on other samples, so training and evaluation are the same. If a channel has a single position, y
+    is almost the sign of x, and hardly any gradient passes. For such inputs choose an eps near 1, as the paper does. y
+    has x's shape and type. Raises ValueError if the shapes do not fit together.
 
     Example:
         >>> F.filter_response_norm(mn.tensor([[[3.0, 4.0]]]))
         tensor([[[0.8485, 1.1314]]])
 
-    Written to ONNX by its formula; Singh and Krishnan 2019, arXiv:1911.09737.
+    An ONNX export writes the formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
     form = form_of("filter_response_norm", backend, (x, weight, bias), (eps, compute_dtype))
     call = calls.get(form, backend)

@@ -1,4 +1,4 @@
-"""The normalizations over any axes: mean_variance_norm has eps outside the root, normalization has it inside.
+"""Normalizations over any axes. mean_variance_norm adds eps to sqrt(var), and normalization adds eps to var.
 
 The caller chooses the axes to reduce; `normalization` can also split the channels into groups.
 """
@@ -45,10 +45,10 @@ def mean_variance_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`; eps is outside the root.
+    """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`. eps is outside the root.
 
-    y has x's shape and type. Where all values are equal, y is 0. The gradient of x has no limit there and is set to 0.
-    Raises ValueError for axes that x lacks.
+    y has x's shape and type. If all x over `axes` are equal, y is 0. The limit of the gradient does not exist there,
+    and the gradient of x is set to 0. Raises ValueError if x does not have one of the axes.
 
     Example:
         >>> F.mean_variance_norm(mn.tensor([[1.0, 3.0]]), axes=(1,))
@@ -95,18 +95,19 @@ def normalization(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = (x - mean) / sqrt(var + eps) * scale + bias, mean and var over any axes and the channels of a group.
+    """y = (x - mean) / sqrt(var + eps) * scale + bias, with mean and var over any axes.
 
-    scale and bias have the shape [1, C, 1, 1] for an instance normalization, [1, G, 1, 1] for a group normalization,
-    and [1, 1, D2, D3] for a layer normalization. y has x's shape and type. Raises ValueError for axes that x lacks, and
-    if axis 1 is among the axes although num_groups is not 1.
+    If num_groups is above 1, mean and var are also over the channels of a group. scale and bias have the shape [1, C,
+    1, 1] for an instance normalization, [1, G, 1, 1] for a group normalization, and [1, 1, D2, D3] for a layer
+    normalization. y has x's shape and type. Raises ValueError if x does not have one of the axes, or if axis 1 is among
+    the axes and num_groups is not 1.
 
     Example:
         >>> F.normalization(mn.tensor([[1.0, 3.0]]), axes=(1,))
         tensor([[-1.,  1.]])
 
-    TensorRT calls it INormalizationLayer. It is written to ONNX as an operator that computes the same, or by its
-    formula.
+    TensorRT calls this INormalizationLayer. An ONNX export writes an operator that computes the same; if there is no
+    such operator, the export writes the formula.
     """
     options = whole_numbers(axes), num_groups, eps, compute_dtype, activation
     form = form_of("normalization", backend, (x, scale, bias), options)

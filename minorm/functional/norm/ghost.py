@@ -39,14 +39,14 @@ def ghost_batch_norm(
     compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of samples.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over a group of samples.
 
     x is cut along N into groups of virtual_batch_size. In training one call gives the same outputs, gradients and
-    running statistics as a call of `batch_norm` for each group in turn: each group updates the running statistics (the
-    paper's algorithm 1), and num_batches_tracked counts groups. In evaluation it computes the same as `batch_norm`. One
-    pass normalizes all whole groups without a copy; if the last group is smaller, y and gradients are copied. y has x's
-    shape and type. Raises ValueError if virtual_batch_size < 1, or if a group has only one value per channel; the
-    running statistics then stay unchanged.
+    running statistics as a call of `batch_norm` for each group in turn. So each group updates the running statistics
+    (the paper's algorithm 1), and num_batches_tracked counts groups. In evaluation `ghost_batch_norm` computes the same
+    as `batch_norm`. One pass normalizes all whole groups without a copy. If the last group is smaller, y and the
+    gradients are copied once, to join the two parts. y has x's shape and type. Raises ValueError if virtual_batch_size
+    < 1, or if a group has only one value per channel. After an error the running statistics are unchanged.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0], [10.0], [30.0]])
@@ -56,8 +56,8 @@ def ghost_batch_norm(
                 [-1.],
                 [ 1.]])
 
-    In ONNX it is one BatchNormalization (opset 15) for each group, so a file fixes the number of groups; Hoffer, Hubara
-    and Soudry 2017, arXiv:1705.08741.
+    An ONNX export writes one BatchNormalization (opset 15) for each group, so a file fixes the number of groups;
+    Hoffer, Hubara and Soudry 2017, arXiv:1705.08741.
     """
     size = whole("ghost_batch_norm", "virtual_batch_size", virtual_batch_size)
     if size < 1:
@@ -101,8 +101,8 @@ def ghost_batch_norm(
 def _call_of_groups(
     x: Tensor, size: int, given: tuple[Tensor | None, ...], eps: float, computed: Any, backend: Any
 ) -> NormCall:
-    """Return the call for all whole groups, which lie along an extra axis before N. `given` holds weight, bias and
-    running statistics.
+    """Return the NormCall for all whole groups together, which are an extra first axis of the array. `given` holds
+    weight, bias and running statistics.
     """
     axes, param = batch_axes(x, *given)
     groups, rest = divmod(len(x), size)
@@ -120,13 +120,13 @@ def _call_of_groups(
 
 
 class _Each:
-    """Running statistics that the moments of all groups update, one group after the other."""
+    """Wraps running statistics, so that each group updates them in turn."""
 
     def __init__(self, running: RunningStats) -> None:
         self.running = running
 
     def is_kernel_ready(self, rows: int) -> bool:  # noqa: ARG002
-        """Return False, since kernels can update running statistics with only one batch."""
+        """Return False, since a kernel can update running statistics only once per call."""
         return False
 
     def update(self, mean: Any, var: Any, count: int, rest: Any) -> None:

@@ -1,4 +1,4 @@
-"""Batch renormalization: training normalizes almost as evaluation does, however small the batch is."""
+"""Batch renormalization: training gives almost the same results as evaluation, even if the batch is small."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def batch_renorm(
     compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
-    """y = ((x - mean) / std * r + d) * weight + bias, mean and std = sqrt(var + eps) of each channel over the batch.
+    """y = ((x - mean) / std * r + d) * weight + bias, with mean and std = sqrt(var + eps) of each channel.
 
         r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
 
-    running_std is sqrt(running_var + eps). r and d use the running statistics from before this call; then the call
-    updates them with the batch, as `batch_norm` does. No gradient flows through r and d. If neither of them is clipped,
-    y is the same as in evaluation with the old running statistics. With rmax=1 and dmax=0, and in evaluation, the
-    result is that of `batch_norm`. y has x's shape and type. Raises ValueError for rmax < 1 or dmax < 0, and the errors
-    that `batch_norm` raises.
+    mean and std are over the batch, and running_std is sqrt(running_var + eps). r and d are computed from the old
+    running statistics. After that, the batch updates the running statistics as in `batch_norm`. No gradient flows
+    through r and d. If r and d are not clipped, y is the same as in evaluation with the old running statistics. In
+    evaluation, and in training with rmax=1 and dmax=0, the result is the same as from `batch_norm`. y has x's shape and
+    type. Raises ValueError if rmax < 1 or dmax < 0, and the errors that `batch_norm` raises.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
-        >>> F.batch_renorm(x, mn.zeros(1), mn.ones(1), training=True)  # as with the running statistics
+        >>> F.batch_renorm(x, mn.zeros(1), mn.ones(1), training=True)  # the same as in evaluation
         tensor([[1.],
                 [3.]])
 

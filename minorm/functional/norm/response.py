@@ -1,4 +1,6 @@
-"""Normalizations without a mean: divide x by the energy of neighbouring channels, or by an Lp norm."""
+"""Normalizations without a mean. They divide x by a power of the sum of squares of neighbouring channels, or by an Lp
+norm.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from minorm.tensor.tensor import Tensor
 def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """y = x / (k + alpha / size * sum x^2)^beta, with the sum over `size` neighbouring channels.
 
-    The window is PyTorch's; for an even size, ONNX uses its mirror image. y has x's shape and type. Raises ValueError
-    for size < 1 or fewer than 2 axes.
+    The window of channels is PyTorch's. For an even size, the window of ONNX is the mirror image. y has x's shape and
+    type. Raises ValueError if size < 1, or if x has fewer than 2 axes.
 
     Example:
         >>> F.local_response_norm(mn.ones(1, 3), size=3, alpha=3.0, beta=1.0)

@@ -1,8 +1,8 @@
-"""The normalizations with running statistics: batch_norm over the batch and all positions, instance_norm over the
-positions.
+"""The normalizations with running statistics. batch_norm takes mean and var over the batch and all positions.
+instance_norm takes mean and var over the positions.
 
-In training they take mean and var from x, and update the running statistics with them. In evaluation they use the
-running statistics. A group of ranks can share the statistics, and a mask can leave elements out.
+In training, mean and var come from x and update the running statistics. In evaluation, mean and var are the running
+statistics. A group of ranks can share the statistics, and a mask can leave elements out.
 """
 
 from __future__ import annotations
@@ -63,18 +63,20 @@ def batch_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over all other axes.
 
-    training=True takes mean and var from x, and updates the running statistics with them, in place:
+    With training=True, mean and var are taken over the batch and all positions, and they update the running statistics
+    in place:
 
         running = running * momentum + batch * (1 - momentum)
 
-    training=False normalizes with the running statistics; gradients flow to them too. The tensors may have different
-    float types. y has x's shape and type. In training a single value per channel raises ValueError, since it has no
-    variance. Inside `nn.accumulate_stats` x is part of a larger batch, so y is bias instead. An empty batch gives an
-    empty y and changes nothing. With a mask, y is bias in a channel in which only one element counts, and a channel in
-    which no element counts keeps its running statistics. Raises ValueError for C = 0 and for shapes that do not fit,
-    and NotImplementedError for a mask on several ranks.
+    With training=False, mean and var are the running statistics, which then get gradients too. The tensors may have
+    different float types. y has x's shape and type. In training a single value per channel raises ValueError, since a
+    single value has no variance. Inside `nn.accumulate_stats` x is part of a larger batch, so no error is raised and y
+    is bias. An empty batch gives an empty y and changes nothing. If the mask is True for only one element of a channel,
+    y is bias there. If the mask is True for no element of a channel, the running statistics of the channel do not
+    change. Raises ValueError if C = 0 or if the shapes do not fit together, and NotImplementedError for a mask on
+    several ranks.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
@@ -167,11 +169,12 @@ def instance_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel of each sample.
 
-    use_input_stats=True takes mean and var from x. It updates the running statistics, if given, with the averages of
-    mean and var over the samples. With a process_group these are the samples of all ranks; with a mask they are the
-    samples in which an element counts. y has x's shape and type. Raises ValueError for a single position.
+    With use_input_stats=True, mean and var are taken over the positions of x. Their averages over the samples update
+    the running statistics, if there are any. With a process_group, the averages are over the samples of all ranks. With
+    a mask, the averages leave out samples whose mask is False everywhere. y has x's shape and type. Raises ValueError
+    if x has a single position.
 
     Example:
         >>> F.instance_norm(mn.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
@@ -240,5 +243,7 @@ def instance_norm(
 
 
 def _is_across(group: Any) -> bool:
-    """Do statistics come from other ranks too? No in a trace, which records only this rank."""
+    """Return True if other ranks contribute to the statistics. A trace records only this rank, so the answer is
+    False.
+    """
     return group.size > 1 and trace.state.calls is None

@@ -1,6 +1,6 @@
 """The normalizations of single samples: group_norm over groups of channels, layer_norm and rms_norm over trailing axes.
 
-They keep no state between batches, so training and evaluation are the same.
+These functions keep no state between batches, so training and evaluation are the same.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def group_norm(
         >>> F.group_norm(mn.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
         tensor([[-1.,  1., -1.,  1.]])
 
-    Its ONNX operator is GroupNormalization: opset 21 for weight and bias (C), opset 18 for (num_groups); Wu and He
-    2018, arXiv:1803.08494.
+    Its ONNX operator is GroupNormalization: opset 21 if weight and bias have shape (C), opset 18 if the shape is
+    (num_groups); Wu and He 2018, arXiv:1803.08494.
     """
     options = num_groups, eps, compute_dtype, activation
     form = form_of("group_norm", backend, (x, weight, bias, mask), options)
@@ -113,8 +113,8 @@ def layer_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over the trailing axes.
 
-    y has x's shape and type. A mask (N, T, 1) for x (N, T, D) leaves out whole tokens; their y is 0. Raises ValueError
-    if x does not end in normalized_shape.
+    y has x's shape and type. A mask (N, T, 1) for x (N, T, D) leaves out whole tokens; the y of these tokens is 0.
+    Raises ValueError if x does not end in normalized_shape.
 
     Example:
         >>> F.layer_norm(mn.tensor([[1.0, 3.0], [10.0, 30.0]]), normalized_shape=2)

@@ -1,6 +1,6 @@
-"""Activation layers: each calls its function with its options.
+"""Activation layers. Each layer calls the function of minorm.functional with the layer's options.
 
-They take `inplace` so that a definition written for PyTorch runs, but the result is always a new tensor.
+The layers accept `inplace` so that a model written for PyTorch runs, but the result is always a new tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Plain(OfOne):
 class ReLU(_Plain):
     """y = max(x, 0), element by element.
 
-    x has any shape; y has x's shape and type. y is piecewise linear: its slope is 1 where x > 0, else 0.
+    x has any shape; y has x's shape and type. The slope of y is 1 where x > 0, else 0.
 
     Example:
         >>> nn.ReLU()(mn.tensor([-2.0, 0.5]))
@@ -37,8 +37,8 @@ class ReLU(_Plain):
 class ReLU6(_Plain):
     """y = min(max(x, 0), 6), element by element.
 
-    x has any shape; y has x's shape and type. The bound 6 keeps values small, for networks that later compute in 8
-    bits.
+    x has any shape; y has x's shape and type. The bound 6 keeps values small. This helps networks that are later
+    quantized to 8 bits.
 
     Example:
         >>> nn.ReLU6()(mn.tensor([-2.0, 0.5, 8.0]))
@@ -54,8 +54,7 @@ class ReLU6(_Plain):
 class LeakyReLU(OfOne):
     """y = x where x > 0, else negative_slope * x.
 
-    x has any shape; y has x's shape and type. Unlike ReLU it has a gradient everywhere, so no unit can stop
-    learning.
+    x has any shape; y has x's shape and type. Unlike in ReLU the gradient is nowhere 0, so no unit can stop learning.
 
     Example:
         >>> nn.LeakyReLU(0.1)(mn.tensor([-2.0, 0.5]))
@@ -95,7 +94,8 @@ class ELU(OfOne):
 class GELU(OfOne):
     """y = x * Phi(x), where Phi is the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
-    x has any shape; y has x's shape and type. The usual approximation, faster on some devices, is
+    x has any shape; y has x's shape and type. approximate="tanh" uses an approximation, which is faster on some
+    devices:
 
         Phi(x) ~ (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
 
@@ -103,7 +103,7 @@ class GELU(OfOne):
         >>> nn.GELU()(mn.tensor([-2.0, 0.5]))
         tensor([-0.0455,  0.3457])
 
-    Written to ONNX as Gelu (opset 20), or by its formula before opset 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
+    Written to ONNX as Gelu (opset 20), or as its formula before opset 20; Hendrycks and Gimpel 2016, arXiv:1606.08415.
     """
 
     function = staticmethod(F.gelu)
@@ -132,8 +132,8 @@ class SiLU(_Plain):
 class Sigmoid(OfOne):
     """y = 1 / (1 + exp(-x)), a number between 0 and 1.
 
-    x has any shape; y has x's shape and type. Nothing overflows, however large x is. `BCEWithLogitsLoss` takes x itself
-    and loses fewer digits.
+    x has any shape; y has x's shape and type. A large x causes no overflow. For training, pass x itself to
+    `BCEWithLogitsLoss`, which is more exact than a sigmoid and `BCELoss`.
 
     Example:
         >>> nn.Sigmoid()(mn.tensor([-2.0, 0.5]))
@@ -200,9 +200,9 @@ class Hardsigmoid(_Plain):
 
 @documented(arguments_of(F.softplus))
 class Softplus(OfOne):
-    """y = log(1 + exp(beta * x)) / beta, but y = x where beta * x > threshold: a ReLU without a corner.
+    """y = log(1 + exp(beta * x)) / beta, but y = x where beta * x > threshold: a smooth ReLU.
 
-    x has any shape; y has x's shape and type. A call raises ValueError for beta <= 0.
+    x has any shape; y has x's shape and type. A call raises ValueError if beta <= 0.
 
     Example:
         >>> nn.Softplus()(mn.tensor([-2.0, 0.5]))
@@ -222,8 +222,8 @@ class Softplus(OfOne):
 class Softmax(OfOne):
     """y = exp(x) / sum exp(x), with the sum along axis `dim`: numbers above 0 that add up to 1.
 
-    x has any shape; y has x's shape and type. The computation starts from x - max(x), so nothing overflows. PyTorch
-    guesses a missing `dim`; here it is required. For training, pass x itself to `CrossEntropyLoss`, which contains a
+    x has any shape; y has x's shape and type. The computation starts from x - max(x), so nothing overflows. `dim` is
+    required here; PyTorch guesses a missing `dim`. For training, pass x itself to `CrossEntropyLoss`, which contains a
     softmax.
 
     Example:
@@ -245,7 +245,7 @@ class LogSoftmax(OfOne):
     """y = x - log sum exp(x), with the sum along axis `dim`: the logarithm of Softmax.
 
     x has any shape; y has x's shape and type. The computation starts from x - max(x), so nothing overflows and no
-    logarithm of 0 is taken. `NLLLoss` takes the result.
+    logarithm of 0 is taken. `NLLLoss` takes this result as its input.
 
     Example:
         >>> nn.LogSoftmax(dim=1)(mn.tensor([[1.0, 2.0, 3.0]]))

@@ -1,4 +1,4 @@
-"""MultiheadAttention: runs several attentions side by side, each in a part of the features."""
+"""MultiheadAttention: runs several attentions side by side. Each of them uses a part of the features."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ from minorm.tensor.tensor import Tensor
 class MultiheadAttention(Module):
     """y = concat(head_1 ... head_h) @ out_proj, where head_i = softmax(Q K^T / sqrt(d)) V.
 
-    Q, K and V of head_i are part i of the projected query, key and value. layer(query, key, value) returns (y,
-    weights). Each element of query compares itself with all keys, and y is a mean of the values with these weights.
+    For head_i, Q is part i of the projected query; K and V are part i of the projected key and value. layer(query, key,
+    value) returns (y, weights). The weights measure how well each key matches an element of query, and y is the mean of
+    the values with these weights.
 
-        query    (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); with batch_first=True N comes first; all three
-                 may lack N
+        query    (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); with batch_first=True N is axis 0; without a
+                 batch, no shape has N
         y        has query's shape
-        weights  (N, L, S), the mean over the heads, or (N, heads, L, S) with average_attn_weights=False; None with
+        weights  (N, L, S), the mean over the heads, or (N, heads, L, S) with average_attn_weights=False; None if
                  need_weights=False
 
-    key_padding_mask is (N, S), and attn_mask is (L, S) or (N * heads, L, S). They hold bools, which are True where a
-    query must not look, or numbers that are added to Q K^T / sqrt(d). is_causal=True says that attn_mask is causal;
-    attn_mask must still be given.
+    key_padding_mask is (N, S), and attn_mask is (L, S) or (N * heads, L, S). A mask holds either bools (True where a
+    query must not look) or numbers that are added to Q K^T / sqrt(d). With is_causal=True the caller must pass a causal
+    mask as attn_mask.
 
     The parameters are in_proj_weight (3 * embed_dim, embed_dim), in_proj_bias (3 * embed_dim), and the weight and bias
     of out_proj, a Linear. If kdim or vdim differs from embed_dim, q_proj_weight, k_proj_weight and v_proj_weight
@@ -112,7 +113,7 @@ class MultiheadAttention(Module):
         return value
 
     def _width(self, weight: Tensor | None) -> int:
-        """Return the number of features that a projection takes; without a separate weight this is embed_dim."""
+        """Return the number of input features of a projection. If there is no separate weight, this is embed_dim."""
         return self.embed_dim if weight is None else weight.shape[1]
 
     @property
@@ -144,12 +145,12 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return (y, weights): y has query's shape; weights is (N, L, S) or (N, heads, L, S), but None if
+        """Return (y, weights). y has query's shape. weights is (N, L, S) or (N, heads, L, S), or None if
         need_weights=False.
 
-        key_padding_mask is (N, S), and attn_mask is (L, S) or (N * heads, L, S). They hold bools, which are True where
-        a query must not look, or numbers that are added to Q K^T / sqrt(d). is_causal=True says that attn_mask is
-        causal, so the caller must pass a causal mask.
+        key_padding_mask is (N, S), and attn_mask is (L, S) or (N * heads, L, S). A mask holds either bools (True where
+        a query must not look) or numbers that are added to Q K^T / sqrt(d). With is_causal=True the caller must pass a
+        causal mask as attn_mask.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
             if not isinstance(x, Tensor):
@@ -209,7 +210,7 @@ class MultiheadAttention(Module):
 
 
 def _widened(mask: Tensor | None, extra: int) -> Tensor | None:
-    """Return the mask with `extra` keys appended that all queries may see."""
+    """Return the mask for `extra` more keys, which all queries may see."""
     if mask is None or not extra:
         return mask
     with devices.on_device_of(mask.array):

@@ -1,4 +1,4 @@
-"""Dropout of whole channels, and dropout for networks with SELU. Both act in training, unless the module is frozen."""
+"""Dropout of whole channels, and dropout for networks with SELU. A frozen layer computes as in evaluation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ VOLUMES = {"form": "(N, C, D, H, W) or (C, D, H, W)", "shape": "2, 3, 8, 8, 8"}
 
 
 class _Dropout(Random):
-    """x is {form}; y has x's shape and type. Neighbours in a channel are much alike, so single zeros would hide little.
-    The division by 1 - p keeps the mean. A frozen layer gives y = x too. Raises ValueError unless 0 <= p <= 1; a call
-    raises it for another number of axes.
+    """x is {form}; y has x's shape and type. Neighbouring elements of a channel are similar, so dropping single
+    elements would remove little information. The division by 1 - p keeps the mean. In a frozen layer, y = x. Raises
+    ValueError unless 0 <= p <= 1. A call raises ValueError if x has another shape.
 
     Example:
         >>> layer = nn.{name}(p=0.5)
@@ -41,7 +41,7 @@ class _Dropout(Random):
 
 @documented(arguments_of(dropout1d), base=_Dropout, words={"form": "(N, C, L) or (C, L)", "shape": "2, 3, 8"})
 class Dropout1d(_Dropout):
-    """y = x * m / (1 - p) in training, else y = x. Each channel draws m: 0 with probability p, else 1."""
+    """y = x * m / (1 - p) in training, else y = x. For each channel, m is 0 with probability p, else 1."""
 
     function = staticmethod(dropout1d)
 
@@ -52,24 +52,24 @@ class Dropout1d(_Dropout):
     words={"form": "(N, C, H, W), (N, C, L), (N, C)", "shape": "2, 3, 8, 8"},
 )
 class Dropout2d(_Dropout):
-    """y = x * m / (1 - p) in training, else y = x. Each channel draws m: 0 with probability p, else 1."""
+    """y = x * m / (1 - p) in training, else y = x. For each channel, m is 0 with probability p, else 1."""
 
     function = staticmethod(dropout2d)
 
 
 @documented(arguments_of(dropout3d), base=_Dropout, words=VOLUMES)
 class Dropout3d(_Dropout):
-    """y = x * m / (1 - p) in training, else y = x. Each channel draws m: 0 with probability p, else 1."""
+    """y = x * m / (1 - p) in training, else y = x. For each channel, m is 0 with probability p, else 1."""
 
     function = staticmethod(dropout3d)
 
 
 @documented(arguments_of(alpha_dropout))
 class AlphaDropout(_Dropout):
-    """y = a * (x where kept, else -1.7581) + b in training, where a and b keep mean 0 and variance 1; else y = x.
+    """y = a * (x where kept, else -1.7581) + b in training, else y = x. a and b keep mean 0 and variance 1.
 
-    It is the dropout for networks with SELU, whose lowest value is -1.7581. x has any shape; y has x's shape and type.
-    In evaluation, and in a frozen layer, y = x. Raises ValueError unless 0 <= p <= 1.
+    This is the dropout for networks with SELU, whose lowest value is -1.7581. x has any shape; y has x's shape and
+    type. In evaluation, and in a frozen layer, y = x. Raises ValueError unless 0 <= p <= 1.
 
     Example:
         >>> y = nn.AlphaDropout(p=0.3)(mn.randn(10000))

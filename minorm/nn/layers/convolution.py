@@ -1,9 +1,9 @@
-"""Convolution layers: they hold weight and bias, and call `F.conv1d` ... `F.conv_transpose3d`.
+"""Convolution layers. Each layer holds weight and bias, and calls a function: `F.conv1d` ... `F.conv_transpose3d`.
 
-weight is (out, in / groups, *kernel); in transposed layers it is (in, out / groups, *kernel). Weight and bias (out)
-start uniform on +-1 / sqrt(weight.shape[1] * kernel elements), as in PyTorch. padding_mode chooses the elements around
-x: zeros, or copies of x's elements ("reflect", "replicate", "circular"; see `F.pad`). Transposed layers have only
-zeros.
+The shape of weight is (out, in / groups, *kernel), and (in, out / groups, *kernel) in transposed layers. The shape of
+bias is (out). As in PyTorch, the starting values are uniform between -b and b, with b = 1 / sqrt(weight.shape[1] *
+kernel elements). padding_mode chooses the elements around x: zeros, or copies of x's elements ("reflect", "replicate",
+"circular"; see `F.pad`). In transposed layers padding_mode is "zeros".
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TRANSPOSED = {
 
 
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
-    """Return a tuple with one int per axis; the value is one int for all axes, or one int for each axis."""
+    """Return a tuple with one int per axis. `value` is one int for all axes, or one int for each axis."""
     whole = isinstance(value, (int, np.integer))
     sizes = (value,) * axes if whole else tuple(value) if isinstance(value, Iterable) else ()
     if len(sizes) != axes or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
@@ -68,7 +68,7 @@ def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tu
 
 
 class _Conv(OfRank):
-    """Base of the six layers: checks, parameters and printing."""
+    """Base of the six layers, with their checks, parameters and `repr`."""
 
     _made_by: ClassVar[MadeBy] = {
         "in_channels": lambda layer: layer._channels()[0],
@@ -124,7 +124,7 @@ class _Conv(OfRank):
         return value
 
     def _channels(self) -> tuple[int, int]:
-        """Return (in_channels, out_channels) as the weight's shape gives them."""
+        """Return (in_channels, out_channels), computed from the weight's shape."""
         first, second = self.weight.shape[0], self.weight.shape[1] * self.groups
         return (first, second) if self.transposed else (second, first)
 
@@ -145,7 +145,7 @@ class _Conv(OfRank):
         init.default_(self.weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, in_channels, *size) -> (N, out_channels, *new size); for one sample both shapes lack N"""
+        """Map x (N, in_channels, *size) to (N, out_channels, *new size). For one sample the shapes have no N."""
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             x, padding = F.pad(x, self._around(), self.padding_mode), 0
@@ -178,14 +178,15 @@ class _Conv(OfRank):
 
 
 class _Forward(_Conv):
-    """s, d and p are the stride, dilation and padding of the axis, and x counts as 0 outside its bounds. x is (N,
-    {form}) with C = in_channels, or one sample ({form}). y is (N, out_channels, {new}), and a length n becomes
+    """s, d and p are the stride, dilation and padding of the axis. Outside its bounds, x is 0. x is (N, {form}) with C
+    = in_channels, or one sample ({form}). y is (N, out_channels, {new}). If an axis of x has length n, the axis of y
+    has the length
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
-    weight (out_channels, in_channels / groups, {taps}) and bias (out_channels) are learned. Both start uniform on +-1 /
-    sqrt(fan_in), where fan_in = in_channels / groups * the elements of the kernel. A call raises ValueError for shapes
-    that do not fit, and TypeError for another float type. See `F.conv{rank}d`.
+    weight (out_channels, in_channels / groups, {taps}) and bias (out_channels) are learned. Their starting values are
+    uniform between -b and b, with b = 1 / sqrt(in_channels / groups * kernel elements). A call raises ValueError if the
+    shapes do not fit together, and TypeError if x does not have weight's type. See `F.conv{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 3, padding=1)
@@ -231,17 +232,17 @@ class Conv3d(_Forward, rank=3):
 
 
 class _Transposed(_Conv):
-    """s, d and p are the stride, dilation and padding of the axis. The backward pass of a convolution does the same to
-    the gradient of its output. So the layer leads from the shape of a convolution's output back to the shape of its
-    input. x is (N, {form}) with C = in_channels, or one sample ({form}). y is (N, out_channels, {new}), and a length n
-    becomes
+    """s, d and p are the stride, dilation and padding of the axis. The backward pass of a convolution computes the
+    gradient of its input by this formula. So a transposed layer maps the output shape of a convolution back to the
+    input shape. x is (N, {form}) with C = in_channels, or one sample ({form}). y is (N, out_channels, {new}). If an
+    axis of x has length n, the axis of y has the length
 
         (n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
 
     layer(x, output_size) takes the lengths of y instead of output_padding. weight (in_channels, out_channels / groups,
-    {taps}) and bias (out_channels) are learned. Both start uniform on +-1 / sqrt(fan), where fan = out_channels /
-    groups * the elements of the kernel. A call raises ValueError for shapes that do not fit, and TypeError for another
-    float type. See `F.conv_transpose{rank}d`.
+    {taps}) and bias (out_channels) are learned. Their starting values are uniform between -b and b, with b = 1 /
+    sqrt(out_channels / groups * kernel elements). A call raises ValueError if the shapes do not fit together, and
+    TypeError if x does not have weight's type. See `F.conv_transpose{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 2, stride=2)
@@ -274,13 +275,15 @@ class _Transposed(_Conv):
         self.output_padding = output_padding
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """x (N, in_channels, *size) -> (N, out_channels, *new size); `output_size` chooses among the possible sizes."""
+        """Map x (N, in_channels, *size) to (N, out_channels, *new size). `output_size` chooses among the possible
+        sizes.
+        """
         extra = self.output_padding if output_size is None else self._extra(x, tuple(output_size))
         return self.function(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the output_padding that gives y the size `wanted`: along an axis, `stride` different lengths are
-        possible.
+        """Return the output_padding that gives y the size `wanted`. Along each axis, y can have `stride` different
+        lengths.
         """
         wanted, padding = wanted[-self._rank :], tuple(map(int, self.padding))
         rules = zip(x.shape[-self._rank :], self.stride, padding, self.dilation, self.kernel_size, strict=True)

@@ -9,8 +9,8 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(F.cosine_similarity))
 class CosineSimilarity(Options):
-    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the vectors along axis `dim`: 1 for the same
-    direction, 0 for a right angle.
+    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the vectors along axis `dim`. y is 1 for the same
+    direction, and 0 for a right angle.
 
     x1 and x2 broadcast to one shape; y has that shape without axis `dim`.
 
@@ -18,7 +18,7 @@ class CosineSimilarity(Options):
         >>> nn.CosineSimilarity()(mn.tensor([[1.0, 0.0]]), mn.tensor([[3.0, 4.0]]))
         tensor([0.6])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.cosine_similarity)
@@ -37,7 +37,7 @@ class PairwiseDistance(Options):
         >>> nn.PairwiseDistance()(mn.tensor([[1.0, 0.0]]), mn.tensor([[4.0, 4.0]]))
         tensor([5.])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.pairwise_distance)

@@ -1,4 +1,4 @@
-"""The Dropout layer, which acts in training, unless the module is frozen."""
+"""The Dropout layer. It drops elements only in training, and only if the module is not frozen."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(F.dropout))
 class Dropout(Random, OfOne):
-    """y = x * m / (1 - p) in training, else y = x. Each element draws m: 0 with probability p, else 1.
+    """y = x * m / (1 - p) in training, else y = x. For each element, m is 0 with probability p, else 1.
 
-    x has any shape; y has x's shape and type. The division by 1 - p keeps the mean, so evaluation needs no factor. A
-    frozen layer gives y = x too. After `mn.manual_seed` with the same seed the draws repeat. Raises ValueError unless
-    0 <= p <= 1.
+    x has any shape; y has x's shape and type. The division by 1 - p keeps the mean, so evaluation needs no factor. In a
+    frozen layer, y = x. The draws repeat after `mn.manual_seed` with the same seed. Raises ValueError unless 0 <= p <=
+    1.
 
     Example:
         >>> layer = nn.Dropout(p=0.5)

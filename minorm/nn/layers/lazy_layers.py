@@ -1,7 +1,8 @@
-"""Lazy layers: they take the number of input features or channels from the first input.
+"""Lazy layers. They take the number of input features or channels from the first input.
 
-With its first input a LazyLinear becomes a Linear, and the others likewise. Before its first input a lazy layer has no
-parameters, so run one batch through a model before you make its optimizer.
+When a LazyLinear gets its first input, the layer becomes a Linear. In the same way a LazyConv2d becomes a Conv2d, and
+so on. Before its first input a lazy layer has no parameters, so run one batch through a model before you make its
+optimizer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class _Lazy(Module):
     """Base of the lazy layers. A family names the argument that the input decides (`size`). Each class names the layer
     that it becomes (`becomes`).
 
-    A class's docstring continues with its family's, in which the words for the number of axes are filled in.
+    The family's docstring is appended to the docstring of each class, with the words for the number of axes filled in.
     """
 
     becomes: ClassVar[type[Module]]
@@ -55,7 +56,7 @@ class _Lazy(Module):
         self.register_buffer("like", nothing, persistent=False)  # moves with the model
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Become the layer for this input, without running it."""
+        """Turn this lazy layer into the layer for this input, but do not run the layer."""
         if not isinstance(input, Tensor):
             raise not_a_tensor(type(self).__name__, "input", input)
         (args, kwargs), training, like = self.given, self.training, self.like
@@ -74,18 +75,18 @@ class _Lazy(Module):
         self.train(training)
 
     def has_uninitialized_params(self) -> bool:
-        """Return True: a lazy layer has no parameters until its first input comes."""
+        """Return True, since a lazy layer has no parameters before its first input."""
         return True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Become the layer for this input, and run it."""
+        """Turn this lazy layer into the layer for this input, and run the layer."""
         self.initialize_parameters(*args, **kwargs)
         return self(*args, **kwargs)
 
 
 class _LazyNorm(_Lazy):
-    """Before its first input it has no parameters. The layer that it becomes documents the formula, the other
-    arguments, the ONNX operator and the paper.
+    """Before the first input the layer has no parameters. See the class that the layer becomes for the formula, the
+    other arguments, the ONNX operator and the paper.
 
     Example:
         >>> layer = nn.{name}()
@@ -99,8 +100,8 @@ class _LazyNorm(_Lazy):
 
 
 class _LazyConv(_Lazy):
-    """Before its first input it has no parameters, so run a batch through a model before you make its optimizer. The
-    layer that it becomes documents the formula, the other arguments and the ONNX operator.
+    """Before the first input the layer has no parameters, so run a batch through a model before you make its optimizer.
+    See the class that the layer becomes for the formula, the other arguments and the ONNX operator.
 
     Example:
         >>> layer = nn.{name}(6, 3)
@@ -114,10 +115,10 @@ class _LazyConv(_Lazy):
 
 
 class LazyLinear(_Lazy, becomes=Linear):
-    """A Linear that takes in_features from the first input: the length of its last axis.
+    """A Linear whose in_features is the length of the first input's last axis.
 
-    Before its first input it has no parameters, so run a batch through a model before you make its optimizer. See
-    Linear for the formula, the other arguments and the ONNX operator.
+    Before the first input the layer has no parameters, so run a batch through a model before you make its optimizer.
+    See Linear for the formula, the other arguments and the ONNX operator.
 
     Example:
         >>> layer = nn.LazyLinear(2)

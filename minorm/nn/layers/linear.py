@@ -1,4 +1,4 @@
-"""Linear; Identity; and Flatten and Unflatten, which change the shape of x."""
+"""The layers Linear, Identity, Flatten and Unflatten."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class Linear(Module):
     """y = x @ weight.T + bias along the last axis: each feature of y is a weighted sum of the features of x.
 
     x is (..., in_features); y is (..., out_features) and has x's type. weight (out_features, in_features) and bias
-    (out_features) are learned; both start uniform on +-1 / sqrt(in_features). A call raises ValueError for another
-    length of the last axis, and TypeError for another float type.
+    (out_features) are learned. Their starting values are uniform between -b and b, with b = 1 / sqrt(in_features). A
+    call raises ValueError if the last axis of x does not have length in_features, and TypeError if x does not have
+    weight's type.
 
     Example:
         >>> layer = nn.Linear(3, 2)
@@ -36,7 +37,7 @@ class Linear(Module):
         >>> layer.weight.shape, layer.bias.shape
         ((2, 3), (2,))
 
-    Written to ONNX as Gemm (opset 13), but as MatMul (opset 13) and Add (opset 14) for an x of more than two axes.
+    Written to ONNX as Gemm (opset 13), or as MatMul (opset 13) and Add (opset 14) if x has more than two axes.
     """
 
     _made_by: ClassVar[MadeBy] = {
@@ -59,7 +60,7 @@ class Linear(Module):
         init.default_(self.weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (..., in_features) -> (..., out_features)"""
+        """Map x (..., in_features) to (..., out_features)."""
         return F.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -86,7 +87,7 @@ class Identity(Module):
         super().__init__()
 
     def forward(self, x: Any) -> Any:
-        """x itself"""
+        """Return x."""
         return x
 
 
@@ -96,7 +97,7 @@ class Identity(Module):
 class Flatten(Module):
     """y = x with the axes start_dim to end_dim joined: (N, C, H, W) becomes (N, C * H * W) by default.
 
-    The elements keep their order; x is copied only if its elements have another order in memory.
+    The elements keep their order. x is copied only if the order of its elements in memory is different.
 
     Example:
         >>> nn.Flatten()(mn.randn(8, 3, 4, 4)).shape
@@ -126,7 +127,8 @@ class Flatten(Module):
     unflattened_size="the lengths of the new axes; one may be -1, for the length that is left",
 )
 class Unflatten(Module):
-    """y = x with axis `dim` split into several axes: (N, C * H * W) becomes (N, C, H, W). It undoes Flatten.
+    """y = x with axis `dim` split into several axes: (N, C * H * W) becomes (N, C, H, W). This is the inverse of
+    Flatten.
 
     The elements keep their order. A call raises IndexError if x has no axis `dim`, and ValueError if the product of the
     sizes is not the length of that axis.

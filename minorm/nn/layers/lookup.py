@@ -1,4 +1,4 @@
-"""Tables of learned rows, Embedding and EmbeddingBag; and Bilinear, a product of two inputs."""
+"""Embedding and EmbeddingBag, which look up learned rows of a table, and Bilinear, a product of two inputs."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class Embedding(_Table):
     """y = weight[input]: looks up a learned row for each word of a vocabulary.
 
     input holds integers of any shape (*); y is (*, embedding_dim). weight (num_embeddings, embedding_dim) is learned
-    and starts from the standard normal distribution. A call raises IndexError for a number outside the table, and
-    TypeError for an input that does not hold integers.
+    and starts from the standard normal distribution. A call raises IndexError if a number in input is not the index of
+    a row, and TypeError if input does not hold integers.
 
     Example:
         >>> layer = nn.Embedding(10, 3)
@@ -126,7 +126,7 @@ class Embedding(_Table):
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None,
                         max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                         sparse: bool = False) -> Embedding:  # fmt: skip
-        """Make an Embedding of these rows, which are trained only with freeze=False."""
+        """Make an Embedding whose table is `embeddings`. The table is trained only if freeze=False."""
         rows, columns = _table_shape(cls, embeddings)
         return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
@@ -146,10 +146,11 @@ class EmbeddingBag(_Table):
     """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
 
     The call is layer(input, offsets, per_sample_weights). input holds integers, either (bags, n) or (total) with all
-    bags one after the other; in the second case offsets says where each bag begins. per_sample_weights, which only mode
-    "sum" takes, has a factor for each number. y is (bags, embedding_dim), with zeros for an empty bag. weight
-    (num_embeddings, embedding_dim) is learned and starts from the standard normal distribution. A call raises
-    IndexError for a number outside the table, and ValueError for offsets that do not rise.
+    bags one after the other. In the second case offsets holds the position in input at which each bag begins.
+    per_sample_weights holds a factor for each number, and is only for mode "sum". y is (bags, embedding_dim), with
+    zeros for an empty bag. weight (num_embeddings, embedding_dim) is learned and starts from the standard normal
+    distribution. A call raises IndexError if a number in input is not the index of a row, and ValueError if a value in
+    offsets is smaller than the one before.
 
     Example:
         >>> layer = nn.EmbeddingBag(10, 3)
@@ -185,7 +186,7 @@ class EmbeddingBag(_Table):
                         norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
                         sparse: bool = False, include_last_offset: bool = False,
                         padding_idx: int | None = None) -> EmbeddingBag:  # fmt: skip
-        """Make an EmbeddingBag of these rows, which are trained only with freeze=False."""
+        """Make an EmbeddingBag whose table is `embeddings`. The table is trained only if freeze=False."""
         rows, columns = _table_shape(cls, embeddings)
         bag = cls(rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
                   include_last_offset, padding_idx)  # fmt: skip
@@ -193,7 +194,7 @@ class EmbeddingBag(_Table):
         return bag
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        """Map integers (bags, n), or (total) with offsets, to (bags, embedding_dim)."""
+        """Map integers (bags, n), or integers (total) with offsets, to (bags, embedding_dim)."""
         return F.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
             per_sample_weights, self.include_last_offset, self.padding_idx,
@@ -215,8 +216,9 @@ class Bilinear(Module):
     """y[..., o] = input1[..., :] @ weight[o] @ input2[..., :] + bias[o]: weighted products of all pairs of features.
 
     layer(input1, input2) takes input1 (..., in1_features) and input2 (..., in2_features); y is (..., out_features).
-    weight (out_features, in1_features, in2_features) and bias (out_features) are learned. Both start uniform on
-    +-1 / sqrt(in1_features). A call raises ValueError for shapes that do not fit.
+    weight (out_features, in1_features, in2_features) and bias (out_features) are learned. Their starting values are
+    uniform between -b and b, with b = 1 / sqrt(in1_features). A call raises ValueError if the shapes do not fit
+    together.
 
     Example:
         >>> nn.Bilinear(3, 4, 2)(mn.randn(8, 3), mn.randn(8, 4)).shape

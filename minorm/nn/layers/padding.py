@@ -1,6 +1,7 @@
-"""Padding layers: add elements around the last one, two or three axes. An int pads every side by the same width.
+"""Padding layers add elements at both ends of the last one, two or three axes. If `padding` is an int, all sides get
+this width.
 
-`padding` lists (before, after) from the last axis backwards; see `F.pad`.
+Otherwise `padding` lists (before, after) for each axis, from the last axis backwards; see `F.pad`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ ARGUMENTS = {
 
 
 class _Pad(OfRank):
-    """x is (N, {form}), or one sample ({form}). Each padded axis of y is longer than that of x by the two widths.
+    """x is (N, {form}), or one sample ({form}). Along each padded axis, y is longer than x by the sum of the two
+    widths.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0, 3.0]).expand(1, {kernel})
@@ -79,15 +81,15 @@ class _Constant(_Pad, given="1, 7.0", shown="[7., 1., 2., 3., 7.]", onnx="Writte
 
 
 class ConstantPad1d(_Constant, rank=1):
-    """y = x with `value` around the last axis."""
+    """y = x with `value` added at both ends of the last axis."""
 
 
 class ConstantPad2d(_Constant, rank=2):
-    """y = x with `value` around the last two axes."""
+    """y = x with `value` added at both ends of the last two axes."""
 
 
 class ConstantPad3d(_Constant, rank=3):
-    """y = x with `value` around the last three axes."""
+    """y = x with `value` added at both ends of the last three axes."""
 
 
 class _Zero(_Pad, given="1", shown="[0., 1., 2., 3., 0.]", onnx="Written to ONNX as Pad (opset 25)."):
@@ -95,15 +97,15 @@ class _Zero(_Pad, given="1", shown="[0., 1., 2., 3., 0.]", onnx="Written to ONNX
 
 
 class ZeroPad1d(_Zero, rank=1):
-    """y = x with zeros around the last axis."""
+    """y = x with zeros added at both ends of the last axis."""
 
 
 class ZeroPad2d(_Zero, rank=2):
-    """y = x with zeros around the last two axes."""
+    """y = x with zeros added at both ends of the last two axes."""
 
 
 class ZeroPad3d(_Zero, rank=3):
-    """y = x with zeros around the last three axes."""
+    """y = x with zeros added at both ends of the last three axes."""
 
 
 class _Reflection(_Pad, given="1", shown="[2., 1., 2., 3., 2.]", onnx="Written to ONNX as Gather (opset 13)."):
@@ -111,15 +113,15 @@ class _Reflection(_Pad, given="1", shown="[2., 1., 2., 3., 2.]", onnx="Written t
 
 
 class ReflectionPad1d(_Reflection, rank=1):
-    """y = x with its elements mirrored at both ends around the last axis."""
+    """y = x extended at both ends of the last axis by its mirror image."""
 
 
 class ReflectionPad2d(_Reflection, rank=2):
-    """y = x with its elements mirrored at both ends around the last two axes."""
+    """y = x extended at both ends of the last two axes by its mirror image."""
 
 
 class ReflectionPad3d(_Reflection, rank=3):
-    """y = x with its elements mirrored at both ends around the last three axes."""
+    """y = x extended at both ends of the last three axes by its mirror image."""
 
 
 class _Replication(_Pad, given="1", shown="[1., 1., 2., 3., 3.]", onnx="Written to ONNX as Gather (opset 13)."):
@@ -127,15 +129,15 @@ class _Replication(_Pad, given="1", shown="[1., 1., 2., 3., 3.]", onnx="Written 
 
 
 class ReplicationPad1d(_Replication, rank=1):
-    """y = x with its outermost elements repeated around the last axis."""
+    """y = x extended at both ends of the last axis by copies of the outermost elements."""
 
 
 class ReplicationPad2d(_Replication, rank=2):
-    """y = x with its outermost elements repeated around the last two axes."""
+    """y = x extended at both ends of the last two axes by copies of the outermost elements."""
 
 
 class ReplicationPad3d(_Replication, rank=3):
-    """y = x with its outermost elements repeated around the last three axes."""
+    """y = x extended at both ends of the last three axes by copies of the outermost elements."""
 
 
 class _Circular(_Pad, given="1", shown="[3., 1., 2., 3., 1.]", onnx="Written to ONNX as Gather (opset 13)."):
@@ -143,12 +145,12 @@ class _Circular(_Pad, given="1", shown="[3., 1., 2., 3., 1.]", onnx="Written to 
 
 
 class CircularPad1d(_Circular, rank=1):
-    """y = x repeated periodically around the last axis."""
+    """y = x continued periodically at both ends of the last axis."""
 
 
 class CircularPad2d(_Circular, rank=2):
-    """y = x repeated periodically around the last two axes."""
+    """y = x continued periodically at both ends of the last two axes."""
 
 
 class CircularPad3d(_Circular, rank=3):
-    """y = x repeated periodically around the last three axes."""
+    """y = x continued periodically at both ends of the last three axes."""

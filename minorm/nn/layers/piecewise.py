@@ -1,4 +1,4 @@
-"""Activation layers with corners; see minorm.functional.piecewise. `inplace` is accepted but ignored."""
+"""Activation layers with corners; see minorm.functional.piecewise. The layers accept `inplace` but ignore it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PReLU(Module):
     """y = x where x > 0, else weight * x: a LeakyReLU with learned slopes.
 
     x has any shape; y has x's shape and type. weight (num_parameters) starts as `init` and holds one slope for all
-    channels, or one for each channel (axis 1 of x). Exclude it from weight decay, which would pull the layer towards
-    ReLU.
+    channels, or one slope for each channel (axis 1 of x). Exclude weight from weight decay, which would pull the layer
+    towards ReLU.
 
     Example:
         >>> layer = nn.PReLU(3)
@@ -64,7 +64,7 @@ class Hardtanh(Options):
         >>> nn.Hardtanh()(mn.tensor([-2.0, 0.5]))
         tensor([-1. ,  0.5])
 
-    Written to ONNX by its formula; Collobert 2004.
+    An ONNX export writes the formula; Collobert 2004.
     """
 
     function = staticmethod(F.hardtanh)
@@ -84,7 +84,7 @@ class Threshold(Options):
         >>> nn.Threshold(0.1, 20.0)(mn.tensor([-2.0, 0.5]))
         tensor([20. ,  0.5])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.threshold)
@@ -115,7 +115,7 @@ class Hardshrink(_Shrink):
         >>> nn.Hardshrink()(mn.tensor([-2.0, 0.5]))
         tensor([-2.,  0.])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.hardshrink)
@@ -123,7 +123,7 @@ class Hardshrink(_Shrink):
 
 @documented(arguments_of(F.softshrink))
 class Softshrink(_Shrink):
-    """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0: moves x towards 0.
+    """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0. So y is closer to 0 than x.
 
     x has any shape; y has x's shape and type.
 
@@ -131,7 +131,7 @@ class Softshrink(_Shrink):
         >>> nn.Softshrink()(mn.tensor([-2.0, 0.5]))
         tensor([-1.5,  0. ])
 
-    Written to ONNX by its formula; Donoho 1995.
+    An ONNX export writes the formula; Donoho 1995.
     """
 
     function = staticmethod(F.softshrink)
@@ -139,15 +139,15 @@ class Softshrink(_Shrink):
 
 @documented(arguments_of(F.rrelu))
 class RReLU(Random):
-    """y = x where x > 0, else a * x, where each element draws a between lower and upper.
+    """y = x where x > 0, else slope * x, with a random slope between lower and upper for each element.
 
-    x has any shape; y has x's shape and type. In evaluation, and in a frozen layer, a is always (lower + upper) / 2.
+    x has any shape; y has x's shape and type. In evaluation, and in a frozen layer, the slope is (lower + upper) / 2.
 
     Example:
         >>> nn.RReLU(0.1, 0.3).eval()(mn.tensor([-2.0, 0.5]))
         tensor([-0.4,  0.5])
 
-    Written to ONNX as LeakyRelu (opset 16), which computes y as in evaluation; Xu et al. 2015, arXiv:1505.00853.
+    Written to ONNX as LeakyRelu (opset 16), with the slope of evaluation; Xu et al. 2015, arXiv:1505.00853.
     """
 
     function = staticmethod(F.rrelu)

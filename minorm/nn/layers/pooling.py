@@ -1,4 +1,4 @@
-"""Pooling layers: they hold the options and call `F.max_pool1d` ... `F.adaptive_avg_pool2d`."""
+"""Pooling layers. Each layer holds options and calls a function: `F.max_pool1d` ... `F.adaptive_avg_pool2d`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ Size = int | Sequence[int]
 
 
 class _MaxPool(OfRank, OfOne):
-    """s, d and p are the stride, dilation and padding of the axis. The maximum ignores padding; it is NaN if the window
-    has a NaN. x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and a length n becomes
+    """s, d and p are the stride, dilation and padding of the axis. The maximum ignores padding, and is NaN if the
+    window has a NaN. x is (N, {form}), or one sample ({form}). y is (N, C, {new}). If an axis of x has length n, the
+    axis of y has the length
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
-    With ceil_mode=True the quotient is rounded up instead. With return_indices=True the result is the pair (y, indices)
-    that MaxUnpool takes. A call raises ValueError if the windows do not fit. See `F.max_pool2d`.
+    With ceil_mode=True the quotient is rounded up instead of down. With return_indices=True the result is the pair (y,
+    indices) that MaxUnpool takes. A call raises ValueError if the windows do not fit. See `F.max_pool2d`.
 
     Example:
         >>> nn.{name}(2)(mn.randn(2, 3, {full})).shape
@@ -62,13 +63,13 @@ class MaxPool3d(_MaxPool, rank=3):
 
 
 class _AvgPool(OfRank, OfOne):
-    """s and p are the stride and padding of the axis. x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and
-    a length n becomes
+    """s and p are the stride and padding of the axis. x is (N, {form}), or one sample ({form}). y is (N, C, {new}). If
+    an axis of x has length n, the axis of y has the length
 
         floor((n + 2 * padding - kernel_size) / stride) + 1
 
-    With ceil_mode=True the quotient is rounded up instead. A call raises ValueError if the windows do not fit, and
-    TypeError for integers. See `F.avg_pool2d`.
+    With ceil_mode=True the quotient is rounded up instead of down. A call raises ValueError if the windows do not fit,
+    and TypeError if x holds integers. See `F.avg_pool2d`.
 
     Example:
         >>> nn.{name}(2)(mn.randn(2, 3, {full})).shape
@@ -117,9 +118,9 @@ class AvgPool3d(_AvgPool, rank=3):
 
 
 class _AdaptiveAvgPool(OfRank, OfOne):
-    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) whatever the lengths of x are, so a
-    classifier can take images of any size. output_size=1 is the global mean. A call raises ValueError for an axis of
-    length 0, and TypeError for integers.
+    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) for all lengths of x, so a classifier can
+    take images of any size. output_size=1 gives the global mean. A call raises ValueError if an axis has length 0, and
+    TypeError if x holds integers.
 
     Example:
         >>> nn.{name}(4)(mn.randn(2, 3, {full})).shape
@@ -137,8 +138,8 @@ class _AdaptiveAvgPool(OfRank, OfOne):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool, rank=1):
-    """y[n, c, i] = mean of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], for L' parts of the axis."""
+    """y[n, c, i] = mean of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], where L' is output_size."""
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool, rank=2):
-    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]; columns are split like rows."""
+    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]; the dots stand for W."""

@@ -18,7 +18,7 @@ class Upsample(Options):
     """y[i] = x at the position (i + 1/2) / scale - 1/2 along each axis, computed from the elements around it.
 
     This resizes a signal, an image or a volume. x is (N, C, L), (N, C, H, W) or (N, C, D, H, W); y has the lengths
-    `size`, or floor(length * scale_factor). A call raises ValueError if the mode does not fit the number of axes, or if
+    `size`, or floor(length * scale_factor). A call raises ValueError if `mode` does not fit the number of axes, or if
     size and scale_factor are both given or both missing. See `F.interpolate`.
 
     Example:
@@ -80,7 +80,7 @@ class UpsamplingNearest2d(Upsample):
 class UpsamplingBilinear2d(Upsample):
     """y[n, c, i, j] is a mean of four elements of x: `Upsample(mode="bilinear", align_corners=True)` for images.
 
-    x is (N, C, H, W); y has the lengths `size`, or floor(length * scale_factor). The corners of y are those of x.
+    x is (N, C, H, W); y has the lengths `size`, or floor(length * scale_factor). The corners of y are the corners of x.
 
     Example:
         >>> nn.UpsamplingBilinear2d(size=(2, 3))(mn.tensor([[[[0.0, 4.0], [8.0, 12.0]]]]))
@@ -96,10 +96,11 @@ class UpsamplingBilinear2d(Upsample):
 
 @documented(arguments_of(F.pixel_shuffle))
 class PixelShuffle(Options):
-    """y[c, h * r + i, w * r + j] = x[c * r^2 + i * r + j, h, w], r = upscale_factor: channels become pixels.
+    """y[c, h * r + i, w * r + j] = x[c * r^2 + i * r + j, h, w], where r = upscale_factor.
 
-    x is (*, C * r^2, H, W); y is (*, C, H * r, W * r). Behind a convolution it gives an image larger than the
-    convolution's input. A call raises ValueError if r^2 does not divide the number of channels.
+    x is (*, C * r^2, H, W); y is (*, C, H * r, W * r). Channels become pixels: after a convolution, this layer gives an
+    image that is larger than the convolution's input. A call raises ValueError if r^2 does not divide the number of
+    channels.
 
     Example:
         >>> nn.PixelShuffle(2)(mn.randn(2, 12, 4, 4)).shape
@@ -117,10 +118,10 @@ class PixelShuffle(Options):
 
 @documented(arguments_of(F.pixel_unshuffle))
 class PixelUnshuffle(Options):
-    """y[c * r^2 + i * r + j, h, w] = x[c, h * r + i, w * r + j], r = downscale_factor: pixels become channels.
+    """y[c * r^2 + i * r + j, h, w] = x[c, h * r + i, w * r + j], where r = downscale_factor.
 
-    x is (*, C, H * r, W * r), y is (*, C * r^2, H, W). It undoes PixelShuffle. A call raises ValueError if r does not
-    divide both lengths.
+    x is (*, C, H * r, W * r); y is (*, C * r^2, H, W). Pixels become channels: this is the inverse of PixelShuffle. A
+    call raises ValueError if r does not divide height and width.
 
     Example:
         >>> nn.PixelUnshuffle(2)(mn.randn(2, 3, 8, 8)).shape
@@ -138,10 +139,11 @@ class PixelUnshuffle(Options):
 
 @documented(arguments_of(F.channel_shuffle))
 class ChannelShuffle(Options):
-    """y[:, i * groups + g] = x[:, g * n + i], n = C / groups: takes a channel from each group in turn.
+    """y[:, i * groups + g] = x[:, g * n + i] with n = C / groups: y takes one channel from each group in turn.
 
-    x is (N, C, ...); y has x's shape. Between two grouped convolutions, it gives each group of the second one channels
-    from all groups of the first. A call raises ValueError if groups does not divide the number of channels.
+    x is (N, C, ...); y has x's shape. Between two grouped convolutions, this layer mixes the groups: each group of the
+    second convolution gets channels from all groups of the first convolution. A call raises ValueError if groups does
+    not divide the number of channels.
 
     Example:
         >>> nn.ChannelShuffle(2)(mn.arange(4).reshape(1, 4, 1)).flatten()
@@ -159,10 +161,10 @@ class ChannelShuffle(Options):
 
 @documented(arguments_of(F.unfold))
 class Unfold(Options):
-    """y[n, :, l] = window l of x[n], as a column; a convolution multiplies these columns by its weight.
+    """y[n, :, l] = window l of x[n], as a column. A convolution multiplies these columns by its weight.
 
-    x is (N, C, H, W), or one image (C, H, W); y is (N, C * kernel elements, L), where L is the number of windows. Zeros
-    pad the image. A call raises ValueError if the windows do not fit.
+    x is (N, C, H, W), or one image (C, H, W); y is (N, C * kernel elements, L), where L is the number of windows. The
+    padding is zeros. A call raises ValueError if the windows do not fit.
 
     Example:
         >>> nn.Unfold(3)(mn.randn(2, 3, 8, 8)).shape  # 3 * 9 numbers, 6 * 6 windows
@@ -186,10 +188,10 @@ class Unfold(Options):
 
 @documented(arguments_of(F.fold))
 class Fold(Options):
-    """y = the windows x[n, :, l] at their places, added up where they overlap: the transpose of Unfold.
+    """y = the sum of the windows x[n, :, l], each at its position in the image. This is the transpose of Unfold.
 
-    x is (N, C * kernel elements, L), and y is (N, C, *output_size); both may lack N. A call raises ValueError if the
-    windows do not fit.
+    x is (N, C * kernel elements, L), and y is (N, C, *output_size). For a single image neither shape has N. A call
+    raises ValueError if the windows do not fit.
 
     Example:
         >>> x = nn.Unfold(2)(mn.ones(1, 1, 3, 3))

@@ -14,8 +14,8 @@ from minorm.tensor.tensor import Tensor
 class SELU(Options):
     """y = 1.0507 * elu(x, 1.6733): layers with this activation keep mean 0 and variance 1.
 
-    x has any shape; y has x's shape and type. The weights must start with variance 1 / fan_in; for dropout, use
-    `AlphaDropout`.
+    x has any shape; y has x's shape and type. Mean and variance stay so only if the weights start with variance 1 /
+    fan_in. For dropout, use `AlphaDropout`.
 
     Example:
         >>> nn.SELU()(mn.tensor([-2.0, 0.5]))
@@ -71,10 +71,10 @@ class Mish(Options):
 
 @documented(arguments_of(F.glu))
 class GLU(Options):
-    """y = a * sigmoid(b), where a and b are the halves of x along axis `dim`: b decides how much of a passes.
+    """y = a * sigmoid(b), where a and b are the halves of x along axis `dim`: the gate b scales a.
 
-    x has any shape, with an even length n along `dim`; y has the length n / 2 there. A call raises ValueError for an
-    odd length.
+    x has any shape, with an even length n along `dim`. y has the length n / 2 along `dim`. A call raises ValueError if
+    n is odd.
 
     Example:
         >>> nn.GLU(dim=1)(mn.randn(2, 6, 5)).shape
@@ -94,7 +94,7 @@ class GLU(Options):
 class LogSigmoid(Options):
     """y = log(1 / (1 + exp(-x))), a number below 0.
 
-    x has any shape; y has x's shape and type. Nothing overflows, however large x is.
+    x has any shape; y has x's shape and type. A large x causes no overflow.
 
     Example:
         >>> nn.LogSigmoid()(mn.tensor([-2.0, 0.5]))

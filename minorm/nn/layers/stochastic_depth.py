@@ -9,11 +9,11 @@ from minorm.support.documented import arguments_of, documented
 
 @documented(arguments_of(stochastic_depth))
 class StochasticDepth(Random):
-    """y = x * m / (1 - p) in training, else y = x. Each sample, or the batch, draws m: 0 with probability p, else 1.
+    """y = x * m / (1 - p) in training, else y = x. Per sample or per batch, m is 0 with probability p, else 1.
 
-    Put it at the end of a residual branch: where m is 0, the block passes its input on. x is (N, ...); y has x's shape
-    and type. In evaluation, and in a frozen layer, y = x. Raises ValueError if p is outside 0 to 1, or for another
-    mode. Name and arguments are the same as in torchvision.ops.
+    Put this layer at the end of a residual branch. Where m is 0, the residual block returns its input. x is (N, ...); y
+    has x's shape and type. In evaluation, and in a frozen layer, y = x. Raises ValueError if p is outside 0 to 1, or if
+    mode is not "row" or "batch". Name and arguments are the same as in torchvision.ops.
 
     Example:
         >>> layer = nn.StochasticDepth(p=0.5, mode="row")

@@ -3,8 +3,8 @@
     norm_first=False   x = norm(x + part(x))
     norm_first=True    x = x + part(norm(x))
 
-Masks work as in MultiheadAttention: they hold True where a query must not look, or numbers that are added to the
-scores. is_causal=True says that the given mask is causal. Vaswani et al. 2017.
+Masks work as in MultiheadAttention. A mask holds either bools (True where a query must not look) or numbers that are
+added to the scores. With is_causal=True the caller must pass a causal mask. Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ ARGUMENTS = {
 
 
 class _Layer(Module):
-    """Attentions, then linear2(activation(linear1(x))); each has dropout, a residual connection and a norm."""
+    """Base of the two layers: attention, then linear2(activation(linear1(x))), each with dropout, a residual connection
+    and a norm.
+    """
 
     attentions: ClassVar[tuple[str, ...]]  # the attributes that hold the attentions
     activation: Any  # a function, stored by `_as_setting`
@@ -101,8 +103,8 @@ class TransformerEncoderLayer(_Layer):
 
     With norm_first=True, x + part(norm(x)) replaces norm(x + part(x)). The call is layer(src, src_mask,
     src_key_padding_mask, is_causal). src is (S, N, d_model), (N, S, d_model) with batch_first=True, or (S, d_model),
-    and y has src's shape. The masks work as in MultiheadAttention: they hold True where a query must not look, or
-    numbers that are added to the scores. self_attn, linear1, linear2, norm1 and norm2 hold the parameters.
+    and y has src's shape. The masks work as in MultiheadAttention. A mask holds either bools (True where a query must
+    not look) or numbers that are added to the scores. self_attn, linear1, linear2, norm1 and norm2 hold the parameters.
 
     Example:
         >>> layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
@@ -129,15 +131,16 @@ class TransformerEncoderLayer(_Layer):
 
 @documented(ARGUMENTS)
 class TransformerDecoderLayer(_Layer):
-    """y = norm3(x + linear2(activation(linear1(x)))), where x comes from attention to tgt, then to an encoder's memory:
+    """y = norm3(x + linear2(activation(linear1(x)))), where x comes from attention to tgt and then to memory:
 
         x = norm1(tgt + self_attn(tgt))
         x = norm2(x + multihead_attn(x, memory))
 
-    With norm_first=True, x + part(norm(x)) replaces norm(x + part(x)). The call is layer(tgt, memory, tgt_mask,
-    memory_mask, tgt_key_padding_mask, memory_key_padding_mask). tgt is (T, N, d_model) and memory is (S, N, d_model).
-    With batch_first=True N comes first; both may also lack N. y has tgt's shape. The masks work as in
-    MultiheadAttention. The two attentions, linear1, linear2 and three norms hold the parameters.
+    With norm_first=True, x + part(norm(x)) replaces norm(x + part(x)). memory is the result of an encoder. The call is
+    layer(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask). tgt is (T, N, d_model) and
+    memory is (S, N, d_model). With batch_first=True N is axis 0. For a single sequence neither shape has N. y has tgt's
+    shape. The masks work as in MultiheadAttention. The two attentions, linear1, linear2 and three norms hold the
+    parameters.
 
     Example:
         >>> layer = nn.TransformerDecoderLayer(8, nhead=2, batch_first=True)
@@ -183,10 +186,10 @@ class TransformerDecoderLayer(_Layer):
     mask_check="accepted but ignored",
 )
 class TransformerEncoder(Module):
-    """y = norm(layer_n(... layer_1(src))): copies of a layer, one after the other, with separate weights.
+    """y = norm(layer_n(... layer_1(src))): copies of a layer, which run one after the other.
 
     encoder(src, mask, src_key_padding_mask, is_causal) takes the arguments of the layer, and returns a result of the
-    same shape. All copies start with the same weights.
+    same shape. The copies start with equal weights, but each copy is trained separately.
 
     Example:
         >>> layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
@@ -222,11 +225,10 @@ class TransformerEncoder(Module):
 
 @documented(ARGUMENTS, decoder_layer="the layer to copy, such as a TransformerDecoderLayer")
 class TransformerDecoder(Module):
-    """y = norm(layer_n(... layer_1(tgt, memory), memory)): copies of a layer, one after the other, with separate
-    weights.
+    """y = norm(layer_n(... layer_1(tgt, memory), memory)): copies of a layer, which run one after the other.
 
-    decoder(tgt, memory, ...) takes the arguments of the layer, and returns a result of the same shape. All copies start
-    with the same weights.
+    decoder(tgt, memory, ...) takes the arguments of the layer, and returns a result of the same shape. The copies start
+    with equal weights, but each copy is trained separately.
 
     Example:
         >>> layer = nn.TransformerDecoderLayer(8, nhead=2, batch_first=True)
@@ -272,10 +274,10 @@ class Transformer(Module):
     """y = decoder(tgt, encoder(src)): reads a sequence and writes another, as in translation.
 
     The call is model(src, tgt, src_mask, tgt_mask, ...). src is (S, N, d_model) and tgt is (T, N, d_model). With
-    batch_first=True N comes first; both may also lack N. y has tgt's shape. The masks work as in MultiheadAttention;
-    `generate_square_subsequent_mask` makes a tgt_mask that hides later elements of tgt. Add the embedding, the
-    positions and a last Linear yourself. encoder and decoder hold the parameters; matrices start with draws of
-    xavier_uniform_.
+    batch_first=True N is axis 0. For a single sequence neither shape has N. y has tgt's shape. The masks work as in
+    MultiheadAttention; `generate_square_subsequent_mask` makes a tgt_mask that hides later elements of tgt. Add the
+    embedding, the positions and a last Linear yourself. encoder and decoder hold the parameters. Their matrices start
+    with draws of xavier_uniform_.
 
     Example:
         >>> model = nn.Transformer(8, nhead=2, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
@@ -349,8 +351,8 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """Return a mask (sz, sz): 0 on and below the diagonal, and -infinity above it, where a step would see later
-        steps.
+        """Return a mask (sz, sz) that hides later elements of a sequence: 0 on and below the diagonal, and -infinity
+        above the diagonal.
         """
         mask = np.triu(np.full((sz, sz), -np.inf), 1).astype(dtypes.float32 if dtype is None else dtypes.check(dtype))
         return Tensor(mask) if device is None else Tensor(mask).to(device)

@@ -15,13 +15,13 @@ Size = int | tuple[int, ...]
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool, rank=3):
-    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; H and W are split like D."""
+    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; the dots stand for H, W."""
 
 
 class _AdaptiveMaxPool(OfRank, Options):
-    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) whatever the lengths of x are. With
-    return_indices=True the result is the pair (y, indices); of equal maxima the first one counts. A call raises
-    ValueError for an axis of length 0.
+    """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size) for all lengths of x. With
+    return_indices=True the result is the pair (y, indices). If several elements are the maximum, the first element is
+    taken. A call raises ValueError if an axis has length 0.
 
     Example:
         >>> nn.{name}(4)(mn.randn(2, 3, {full})).shape
@@ -38,26 +38,27 @@ class _AdaptiveMaxPool(OfRank, Options):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool, rank=1):
-    """y[n, c, i] = max of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], for L' parts of the axis."""
+    """y[n, c, i] = max of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], where L' is output_size."""
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool, rank=2):
-    """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]; columns are split like rows."""
+    """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]; the dots stand for W."""
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool, rank=3):
-    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; H and W are split like D."""
+    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; the dots stand for H, W."""
 
 
 class _LPPool(OfRank, Options):
-    """x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and a length n becomes floor((n - kernel_size) /
-    stride) + 1; ceil_mode=True rounds the quotient up instead. For an odd p a negative sum gives NaN.
+    """x is (N, {form}), or one sample ({form}). y is (N, C, {new}). If an axis of x has length n, the axis of y has the
+    length floor((n - kernel_size) / stride) + 1. ceil_mode=True rounds the quotient up instead of down. If p is odd and
+    the sum is negative, y is NaN.
 
     Example:
         >>> nn.{name}(2, 2)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    Written to ONNX by its formula, with AveragePool (opset 22).
+    An ONNX export writes the formula, with AveragePool (opset 22).
     """
 
     family = "lp_pool"
@@ -70,27 +71,30 @@ class _LPPool(OfRank, Options):
 
 
 class LPPool1d(_LPPool, rank=1):
-    """y = (sum of x^p)^(1/p) over each window of one axis, p = norm_type."""
+    """y = (sum of x^p)^(1/p) over each window of one axis, where p = norm_type."""
 
 
 class LPPool2d(_LPPool, rank=2):
-    """y = (sum of x^p)^(1/p) over each window of two axes, p = norm_type."""
+    """y = (sum of x^p)^(1/p) over each window of two axes, where p = norm_type."""
 
 
 class LPPool3d(_LPPool, rank=3):
-    """y = (sum of x^p)^(1/p) over each window of three axes, p = norm_type."""
+    """y = (sum of x^p)^(1/p) over each window of three axes, where p = norm_type."""
 
 
 class _MaxUnpool(OfRank, Options):
-    """layer(input, indices) takes the result of MaxPool{rank}d(return_indices=True): (N, {form}), or one sample
-    ({form}). y is (N, C, {new}), and a length n becomes (n - 1) * stride - 2 * padding + kernel_size. layer(input,
-    indices, output_size) gives y other lengths, which differ from these by less than a stride. A call raises ValueError
-    for indices of another shape.
+    """layer(input, indices) takes the results of MaxPool{rank}d(return_indices=True). input is (N, {form}), or one
+    sample ({form}). y is (N, C, {new}). If an axis of input has length n, the axis of y has the length
+
+        (n - 1) * stride - 2 * padding + kernel_size
+
+    layer(input, indices, output_size) gives y the lengths output_size, which must differ from the default lengths by
+    less than stride. A call raises ValueError if indices does not have input's shape.
 
     Example:
         >>> x = mn.randn(2, 3, {full})
         >>> y, indices = nn.MaxPool{rank}d(2, return_indices=True)(x)
-        >>> nn.{name}(2)(y, indices).shape  # y at its places, zeros elsewhere
+        >>> nn.{name}(2)(y, indices).shape  # the maxima at their positions, zeros elsewhere
         (2, 3, {full})
 
     Written to ONNX as ScatterElements (opset 18); Zeiler and Fergus 2013, arXiv:1311.2901.
@@ -109,17 +113,17 @@ class _MaxUnpool(OfRank, Options):
         return value
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Any:
-        """Put the elements of a max pooling back into their places, with zeros elsewhere."""
+        """Put the maxima that a max pooling found back at their positions, and zeros elsewhere."""
         return type(self).function(input, indices, **self._arguments(), output_size=output_size)
 
 
 class MaxUnpool1d(_MaxUnpool, rank=1):
-    """y = 0, but y[n, c].reshape(-1)[indices[n, c, i]] = input[n, c, i]: each maximum at its place."""
+    """y[n, c].reshape(-1)[indices[n, c, i]] = input[n, c, i]. All other elements of y are 0."""
 
 
 class MaxUnpool2d(_MaxUnpool, rank=2):
-    """y = 0, but y[n, c].reshape(-1)[indices[n, c, i, j]] = input[n, c, i, j]: each maximum at its place."""
+    """y[n, c].reshape(-1)[indices[n, c, i, j]] = input[n, c, i, j]. All other elements of y are 0."""
 
 
 class MaxUnpool3d(_MaxUnpool, rank=3):
-    """y = 0, but y[n, c].reshape(-1)[indices[n, c, h, i, j]] = input[n, c, h, i, j]: each maximum at its place."""
+    """y[n, c].reshape(-1)[indices[n, c, h, i, j]] = input[n, c, h, i, j]. All other elements of y are 0."""

@@ -10,18 +10,18 @@ from minorm.tensor.tensor import Tensor
 
 @documented(arguments_of(F.focal_loss))
 class FocalLoss(_Loss):
-    """loss = -(1 - p)^gamma log p, p = softmax(input)[target]: cross entropy in which easy examples count little.
+    """loss = -(1 - p)^gamma log p with p = softmax(input)[target]: cross entropy with little weight for easy examples.
 
     input is (N, C, d1, ...) or (C), where C is the number of classes. target is (N, d1, ...) and holds classes as
-    integers from 0 to C - 1; or it holds probabilities, and has input's shape and type. The loss is one number, or (N,
-    d1, ...) without a reduction. The mean divides by the sum of the targets' weights. weight is a buffer. See
-    `F.focal_loss`; `F.sigmoid_focal_loss` is for yes-or-no answers.
+    integers from 0 to C - 1. Alternatively, target has input's shape and type and holds probabilities. The loss is one
+    number, or (N, d1, ...) with reduction="none". The mean divides by the sum of the targets' weights. weight is stored
+    as a buffer. See `F.focal_loss`; `F.sigmoid_focal_loss` is for yes-or-no answers.
 
     Example:
         >>> nn.FocalLoss(reduction="none")(mn.tensor([[2.0, 0.0], [0.0, 0.0]]), mn.tensor([0, 1]))
         tensor([0.0018, 0.1733])
 
-    Written to ONNX by its formula; Lin et al. 2017, arXiv:1708.02002.
+    An ONNX export writes the formula; Lin et al. 2017, arXiv:1708.02002.
     """
 
     function = staticmethod(F.focal_loss)
@@ -46,15 +46,16 @@ class DiceLoss(_Loss):
     """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth): for segmentation.
 
     input is (N, C, d1, ...), and p is softmax(input) along axis 1, or sigmoid(input) if C is 1. target is (N, d1, ...)
-    and holds classes as integers; or it holds probabilities, and has input's shape and type. q is the target, as
-    probabilities. The sums run over the positions of one class in one sample. The better the predicted areas overlap
-    the target's, the smaller the loss. The loss is one number, or (N, C) without a reduction. See `F.dice_loss`.
+    and holds classes as integers. Alternatively, target has input's shape and type and holds probabilities. q is the
+    target's probability of a class. The sums run over the positions of one class in one sample. The loss is small if
+    the predicted area and the target's area overlap well. The loss is one number, or (N, C) with reduction="none". See
+    `F.dice_loss`.
 
     Example:
         >>> nn.DiceLoss()(mn.tensor([[[30.0, 30.0, -30.0, -30.0]]]), mn.tensor([[1, 0, 0, 0]]))
         tensor(0.25)
 
-    Written to ONNX by its formula; Milletari et al. 2016, arXiv:1606.04797.
+    An ONNX export writes the formula; Milletari et al. 2016, arXiv:1606.04797.
     """
 
     function = staticmethod(F.dice_loss)

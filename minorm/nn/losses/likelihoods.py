@@ -13,16 +13,16 @@ from minorm.tensor.tensor import Tensor
 class BCELoss(Options):
     """loss = -weight * (target * log p + (1 - target) * log(1 - p)), where p = input; logarithms are at least -100.
 
-    A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless
-    they have the same float type. The loss is one number; without a reduction it has their shape. Raises ValueError for
-    an input outside 0 to 1. weight is a buffer. `BCEWithLogitsLoss` takes the logits before the sigmoid, and loses
-    fewer digits.
+    input and target do not broadcast: a call raises ValueError if their shapes differ, and TypeError if their float
+    types differ. A call also raises ValueError if input is outside 0 to 1. The loss is one number; with
+    reduction="none", the loss has input's shape. weight is stored as a buffer. `BCEWithLogitsLoss` takes the logits
+    before the sigmoid, and is more exact than this loss.
 
     Example:
         >>> nn.BCELoss(reduction="none")(mn.tensor([0.5, 0.9]), mn.tensor([1.0, 1.0]))
         tensor([0.6931, 0.1054])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.binary_cross_entropy)
@@ -36,16 +36,16 @@ class BCELoss(Options):
 class KLDivLoss(Options):
     """loss = target * (log target - input): how far exp(input) is from the distribution target.
 
-    input holds log-probabilities; target holds probabilities or their logarithms. Where target is 0, the loss is 0. The
-    two broadcast to one shape. The loss is one number; without a reduction it has that shape. reduction="batchmean"
-    gives the divergence: the sum divided by the size of the batch.
+    input holds log-probabilities; target holds probabilities or their logarithms. Where target is 0, the loss is 0.
+    input and target broadcast to one shape. The loss is one number; with reduction="none", the loss has this shape.
+    reduction="batchmean" gives the divergence, which is the sum divided by the size of the batch.
 
     Example:
         >>> input = mn.tensor([[0.5, 0.5]]).log()
         >>> nn.KLDivLoss(reduction="batchmean")(input, mn.tensor([[0.5, 0.5]]))
         tensor(0.)
 
-    Written to ONNX by its formula; Kullback and Leibler 1951.
+    An ONNX export writes the formula; Kullback and Leibler 1951.
     """
 
     function = staticmethod(F.kl_div)
@@ -56,18 +56,17 @@ class KLDivLoss(Options):
 
 @documented(arguments_of(F.huber_loss))
 class HuberLoss(Options):
-    """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target: a parabola with straight
-    ends.
+    """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), where d = input - target.
 
-    A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless
-    they have the same float type. The loss is one number; without a reduction it has their shape. A call raises
-    ValueError unless delta > 0.
+    The loss is a parabola with straight ends. input and target do not broadcast: a call raises ValueError if their
+    shapes differ, and TypeError if their float types differ. The loss is one number; with reduction="none", the loss
+    has input's shape. A call raises ValueError unless delta > 0.
 
     Example:
         >>> nn.HuberLoss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
         tensor([0.125, 2.5  ])
 
-    Written to ONNX by its formula; Huber 1964.
+    An ONNX export writes the formula; Huber 1964.
     """
 
     function = staticmethod(F.huber_loss)
@@ -80,15 +79,15 @@ class HuberLoss(Options):
 class PoissonNLLLoss(Options):
     """loss = exp(input) - target * input: -log of the probability of a count with mean exp(input).
 
-    input is the logarithm of the mean. With log_input=False it is the mean itself, and the loss is
-    input - target * log(input + eps). target holds the counts. The two broadcast to one shape. The loss is one number;
-    without a reduction it has that shape. See `F.poisson_nll_loss`.
+    input is the logarithm of the mean. With log_input=False, input is the mean itself, and the loss is input - target *
+    log(input + eps). target holds the counts. input and target broadcast to one shape. The loss is one number; with
+    reduction="none", the loss has this shape. See `F.poisson_nll_loss`.
 
     Example:
         >>> nn.PoissonNLLLoss()(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]))
         tensor(0.3591)
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.poisson_nll_loss)
@@ -101,18 +100,19 @@ class PoissonNLLLoss(Options):
 
 @documented(arguments_of(F.gaussian_nll_loss))
 class GaussianNLLLoss(Options):
-    """loss = (log var + (input - target)^2 / var) / 2: -log of the density of target around input, with variance var.
+    """loss = (log var + (input - target)^2 / var) / 2: -log of a normal density with mean input and variance var.
 
-    The call is loss(input, target, var). input and target have the same shape. var has this shape too, or this shape
-    without the last axis, or axes of length 1; or it is a number. The loss is one number; without a reduction it has
-    input's shape. A call raises ValueError for other shapes and for a var below 0.
+    The call is loss(input, target, var). input and target have the same shape. var is a number, or a Tensor of this
+    shape. The last axis of var may be missing, and an axis of var may have length 1. The loss is one number; with
+    reduction="none", the loss has input's shape. A call raises ValueError if the shapes do not fit together, or if var
+    is below 0.
 
     Example:
         >>> loss = nn.GaussianNLLLoss()
         >>> loss(mn.tensor([1.0]), mn.tensor([3.0]), mn.tensor([4.0]))  # (log 4 + 4 / 4) / 2
         tensor(1.1931)
 
-    Written to ONNX by its formula; Nix and Weigend 1994.
+    An ONNX export writes the formula; Nix and Weigend 1994.
     """
 
     function = staticmethod(F.gaussian_nll_loss)
@@ -123,18 +123,19 @@ class GaussianNLLLoss(Options):
 
 @documented(arguments_of(ctc_loss))
 class CTCLoss(Options):
-    """loss = -log of the probability of a text: the sum over all ways in which the steps of a sequence can spell it.
+    """loss = -log of the probability of a text: the sum over all ways in which the steps of a sequence spell the text.
 
     The call is loss(log_probs, targets, input_lengths, target_lengths). log_probs (T, N, C) or (T, C) holds the
-    log-probabilities of C symbols at each step. targets holds the texts as integers: it is (N, S), or has all texts one
-    after the other. The lengths (N) say how many steps of each sequence and how many symbols of each text count. A
-    symbol may last several steps, and blanks between symbols vanish: with - for the blank, "aab-b" spells "abb". The
-    loss is one number, or (N) without a reduction; the mean first divides each loss by the length of its text.
+    log-probabilities of C symbols at each step. targets holds the texts as integers, either as (N, S), or in one axis
+    with all texts one after the other. input_lengths (N) holds the number of steps of each sequence, and target_lengths
+    (N) the number of symbols of each text. A symbol may last several steps, and blanks between symbols are removed:
+    with - for the blank, "aab-b" spells "abb". The loss is one number, or (N) with reduction="none". The mean first
+    divides each loss by the length of its text.
 
     Example:
         >>> log_probs = nn.LogSoftmax(dim=-1)(mn.zeros(4, 1, 3))  # 4 steps, 3 symbols, all alike
         >>> loss = nn.CTCLoss(reduction="sum")
-        >>> loss(log_probs, mn.tensor([[1, 2]]), mn.tensor([4]), mn.tensor([2])).exp()  # 81 ways, 15 of them right
+        >>> loss(log_probs, mn.tensor([[1, 2]]), mn.tensor([4]), mn.tensor([2])).exp()  # 15 of 81 ways spell the text
         tensor(5.4)
 
     It has no ONNX form; Graves et al. 2006.

@@ -1,4 +1,6 @@
-"""Loss layers: they hold the options, and class weights as buffers; `forward` calls the function."""
+"""Loss layers. Each layer holds options, and class weights as buffers. `forward` calls a function of
+minorm.functional.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ class _Loss(Options):
             raise ValueError(f"{type(self).__name__}: reduction is {reduction!r}; expected 'mean', 'sum' or 'none'")
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        """Return the loss of input for this target."""
+        """Return the loss for this input and target."""
         return type(self).function(input, target, **self._arguments())
 
 
@@ -26,10 +28,10 @@ class CrossEntropyLoss(_Loss):
     """loss = -log softmax(input)[target]: for classification, with logits as input.
 
     input is (N, C, d1, ...) or (C), where C is the number of classes. target is (N, d1, ...) and holds classes as
-    integers from 0 to C - 1; or it holds probabilities, has input's shape and type, and the loss is -sum_c target_c log
-    softmax(input)_c. The loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the
-    targets' weights. weight is a buffer. A call raises TypeError for other types, and ValueError for other shapes and
-    for classes that do not exist. See `F.cross_entropy`.
+    integers from 0 to C - 1. Alternatively, target has input's shape and type and holds probabilities; then the loss is
+    -sum_c target_c log softmax(input)_c. The loss is one number, or (N, d1, ...) with reduction="none". The mean
+    divides by the sum of the targets' weights. weight is stored as a buffer. A call raises TypeError for a wrong type,
+    and ValueError for a wrong shape or a class outside 0 to C - 1. See `F.cross_entropy`.
 
     Example:
         >>> loss = nn.CrossEntropyLoss()
@@ -39,8 +41,8 @@ class CrossEntropyLoss(_Loss):
         tensor([[-1.,  1.,  1.],
                 [ 1., -1.,  1.]])
 
-    Written to ONNX as SoftmaxCrossEntropyLoss (opset 13), but by its formula with probabilities or label_smoothing.
-    Label smoothing: Szegedy et al. 2016, arXiv:1512.00567.
+    Written to ONNX as SoftmaxCrossEntropyLoss (opset 13). With probabilities or label_smoothing, the export writes the
+    formula. Label smoothing: Szegedy et al. 2016, arXiv:1512.00567.
     """
 
     function = staticmethod(F.cross_entropy)
@@ -62,9 +64,9 @@ class NLLLoss(_Loss):
     """loss = -weight[target] * input[target]: the part of CrossEntropyLoss that follows its LogSoftmax.
 
     input is (N, C, d1, ...) or (C) and holds log-probabilities. target is (N, d1, ...) and holds classes as integers
-    from 0 to C - 1. The loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the
-    targets' weights. weight is a buffer. A call raises TypeError for other types, and ValueError for other shapes and
-    for classes that do not exist.
+    from 0 to C - 1. The loss is one number, or (N, d1, ...) with reduction="none". The mean divides by the sum of the
+    targets' weights. weight is stored as a buffer. A call raises TypeError for a wrong type, and ValueError for a wrong
+    shape or a class outside 0 to C - 1.
 
     Example:
         >>> nn.NLLLoss()(mn.tensor([[-0.1, -2.3]]), mn.tensor([1]))
@@ -81,8 +83,8 @@ class NLLLoss(_Loss):
 
 
 class _Difference(_Loss):
-    """A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError
-    unless they have the same float type. The loss is one number; without a reduction it has their shape.
+    """input and target do not broadcast: a call raises ValueError if their shapes differ, and TypeError if their float
+    types differ. The loss is one number; with reduction="none", the loss has input's shape.
 
     Example:
         >>> nn.{name}()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
@@ -112,23 +114,23 @@ class MSELoss(_Difference):
     words={"mean": "1.", "onnx": "Written to ONNX as Sub (opset 14), Abs (opset 13) and ReduceMean (opset 18)."},
 )
 class L1Loss(_Difference):
-    """loss = |input - target|: for regression with outliers, which count less than in MSELoss."""
+    """loss = |input - target|: for regression with outliers, which have less influence than in MSELoss."""
 
     function = staticmethod(F.l1_loss)
 
 
 @documented(arguments_of(F.smooth_l1_loss))
 class SmoothL1Loss(_Loss):
-    """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target: L1 with a round bottom.
+    """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, where d = input - target.
 
-    A call raises ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless
-    they have the same float type. The loss is one number; without a reduction it has their shape.
+    input and target do not broadcast: a call raises ValueError if their shapes differ, and TypeError if their float
+    types differ. The loss is one number; with reduction="none", the loss has input's shape.
 
     Example:
         >>> nn.SmoothL1Loss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
         tensor([0.125, 2.5  ])
 
-    Written to ONNX by its formula; Girshick 2015, arXiv:1504.08083.
+    An ONNX export writes the formula; Girshick 2015, arXiv:1504.08083.
     """
 
     function = staticmethod(F.smooth_l1_loss)
@@ -139,18 +141,18 @@ class SmoothL1Loss(_Loss):
 
 @documented(arguments_of(F.binary_cross_entropy_with_logits))
 class BCEWithLogitsLoss(_Loss):
-    """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
+    """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)) with p = sigmoid(input).
 
-    It is for yes-or-no answers. input holds logits, and nothing overflows, however large they are. A call raises
-    ValueError unless input and target have the same shape (they do not broadcast), and TypeError unless they have the
-    same float type. The loss is one number; without a reduction it has their shape. weight and pos_weight are buffers.
+    This loss is for yes-or-no answers. input holds logits. Large logits cause no overflow. input and target do
+    not broadcast: a call raises ValueError if their shapes differ, and TypeError if their float types differ. The loss
+    is one number; with reduction="none", the loss has input's shape. weight and pos_weight are stored as buffers.
 
     Example:
         >>> loss = nn.BCEWithLogitsLoss(reduction="none")
         >>> loss(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
         tensor([0.6931, 0.1269])
 
-    Written to ONNX by its formula, with Softplus (opset 22).
+    An ONNX export writes the formula, with Softplus (opset 22).
     """
 
     function = staticmethod(F.binary_cross_entropy_with_logits)

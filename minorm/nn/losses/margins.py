@@ -14,15 +14,15 @@ from minorm.tensor.tensor import Tensor
 class MarginRankingLoss(Options):
     """loss = max(0, margin - target * (input1 - input2)): target says which of two scores should be larger.
 
-    loss(input1, input2, target) takes three tensors of the same shape. target is 1 where input1 should be larger, else
-    -1. The loss is one number; without a reduction it has that shape.
+    loss(input1, input2, target) takes three tensors of the same shape. target is 1 where input1 should be larger than
+    input2, else -1. The loss is one number; with reduction="none", the loss has this shape.
 
     Example:
         >>> loss = nn.MarginRankingLoss(reduction="none")
         >>> loss(mn.tensor([1.0, 1.0]), mn.tensor([3.0, 3.0]), mn.tensor([1.0, -1.0]))
         tensor([2., 0.])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.margin_ranking_loss)
@@ -36,14 +36,14 @@ class HingeEmbeddingLoss(Options):
     """loss = input where target is 1, and max(0, margin - input) where target is -1; input holds distances.
 
     target is 1 for pairs that should be alike, else -1. input and target have the same shape. The loss is one number;
-    without a reduction it has that shape.
+    with reduction="none", the loss has this shape.
 
     Example:
         >>> loss = nn.HingeEmbeddingLoss(reduction="none")
         >>> loss(mn.tensor([0.2, 0.2]), mn.tensor([1.0, -1.0]))
         tensor([0.2, 0.8])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.hinge_embedding_loss)
@@ -56,8 +56,9 @@ class HingeEmbeddingLoss(Options):
 class CosineEmbeddingLoss(Options):
     """loss = 1 - cos(input1, input2) where target is 1, and max(0, cos - margin) where target is -1.
 
-    loss(input1, input2, target) takes vectors input1 and input2, (N, M) or (M), and a target (N) or one number. The
-    loss is one number, or (N) without a reduction. A call raises ValueError unless each pair has one target.
+    loss(input1, input2, target) takes vectors input1 and input2 of shape (N, M) or (M), and a target of shape (N) or
+    one number. The loss is one number, or (N) with reduction="none". A call raises ValueError unless each pair has one
+    target.
 
     Example:
         >>> loss = nn.CosineEmbeddingLoss(reduction="none")
@@ -65,7 +66,7 @@ class CosineEmbeddingLoss(Options):
         >>> loss(x, x, mn.tensor([1, -1]))
         tensor([0., 1.])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.cosine_embedding_loss)
@@ -76,15 +77,16 @@ class CosineEmbeddingLoss(Options):
 
 @documented(arguments_of(F.soft_margin_loss))
 class SoftMarginLoss(Options):
-    """loss = log(1 + exp(-target * input)), with target 1 or -1: for yes-or-no answers. input holds logits.
+    """loss = log(1 + exp(-target * input)), with target 1 or -1: for yes-or-no answers.
 
-    input and target have the same shape. The loss is one number; without a reduction it has that shape.
+    input holds logits. input and target have the same shape. The loss is one number; with reduction="none", the loss
+    has this shape.
 
     Example:
         >>> nn.SoftMarginLoss(reduction="none")(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
         tensor([0.6931, 0.1269])
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.soft_margin_loss)
@@ -95,10 +97,11 @@ class SoftMarginLoss(Options):
 
 @documented(arguments_of(F.multilabel_margin_loss))
 class MultiLabelMarginLoss(Options):
-    """loss = sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / C.
+    """loss = sum over right classes r and wrong classes w of max(0, 1 - input[r] + input[w]) / C.
 
-    input holds scores, (N, C) or (C). target has the same shape and lists the right classes; a -1 ends the list. The
-    loss is one number, or (N) without a reduction. A call raises ValueError for a target of another shape.
+    input (N, C) or (C) holds a score for each of the C classes. target has the same shape and lists the right classes;
+    a -1 ends the list. The loss is one number, or (N) with reduction="none". A call raises ValueError if target does
+    not have input's shape.
 
     Example:
         >>> nn.MultiLabelMarginLoss()(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([[2, -1, 0]]))  # (0.3 + 0.6) / 3
@@ -115,16 +118,17 @@ class MultiLabelMarginLoss(Options):
 
 @documented(arguments_of(F.multilabel_soft_margin_loss))
 class MultiLabelSoftMarginLoss(Options):
-    """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
+    """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)) with p = sigmoid(input).
 
-    It is for samples that can have several classes. input holds logits, (N, C) or (C). target has the same shape, and
-    is 1 for each class that is present, else 0. The loss is one number, or (N) without a reduction. weight is a buffer.
+    This loss is for samples that can have several classes. input (N, C) or (C) holds logits. target has the same shape,
+    and is 1 for each class of the sample, else 0. The loss is one number, or (N) with reduction="none". weight is
+    stored as a buffer.
 
     Example:
         >>> nn.MultiLabelSoftMarginLoss()(mn.tensor([[0.0, 2.0]]), mn.tensor([[1.0, 1.0]]))
         tensor(0.41)
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.multilabel_soft_margin_loss)
@@ -136,17 +140,17 @@ class MultiLabelSoftMarginLoss(Options):
 
 @documented(arguments_of(F.multi_margin_loss))
 class MultiMarginLoss(Options):
-    """loss = sum over wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C.
+    """loss = sum over the wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C.
 
-    It is the loss of a support vector machine for several classes. input holds scores, (N, C) or (C). target holds the
-    right class of each sample as an integer, (N) or one number. The loss is one number, or (N) without a reduction.
-    weight is a buffer. A call raises ValueError unless p is 1 or 2.
+    This is the loss of a support vector machine for several classes. input (N, C) or (C) holds a score for each of the
+    C classes. target (N), or one number, holds the right class of each sample as an integer. The loss is one number, or
+    (N) with reduction="none". weight is stored as a buffer. A call raises ValueError unless p is 1 or 2.
 
     Example:
         >>> nn.MultiMarginLoss()(mn.tensor([[1.0, 0.5, 0.0]]), mn.tensor([0]))  # 0.5 / 3
         tensor(0.1667)
 
-    Written to ONNX by its formula; Weston and Watkins 1999.
+    An ONNX export writes the formula; Weston and Watkins 1999.
     """
 
     function = staticmethod(F.multi_margin_loss)
@@ -160,11 +164,11 @@ class MultiMarginLoss(Options):
 
 @documented(arguments_of(F.triplet_margin_loss))
 class TripletMarginLoss(Options):
-    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = (sum |x - y + eps|^p)^(1/p).
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin) with d(x, y) = (sum |x - y + eps|^p)^(1/p).
 
-    loss(anchor, positive, negative) takes vectors (..., M), all of the same shape. Training with it brings the vectors
-    of like things nearer to each other than to those of unlike things. The loss is one number, or (...) without a
-    reduction.
+    loss(anchor, positive, negative) takes vectors (..., M), all of the same shape. In training, the vectors of similar
+    things move together, and the vectors of different things move apart. The loss is one number, or (...) with
+    reduction="none".
 
     Example:
         >>> anchor, near, far = mn.tensor([[0.0, 0.0]]), mn.tensor([[0.0, 1.0]]), mn.tensor([[0.0, 3.0]])
@@ -172,7 +176,7 @@ class TripletMarginLoss(Options):
         >>> loss(anchor, near, far), loss(anchor, far, near)
         (tensor(0.), tensor(3.))
 
-    Written to ONNX by its formula; Balntas et al. 2016.
+    An ONNX export writes the formula; Balntas et al. 2016.
     """
 
     function = staticmethod(F.triplet_margin_loss)
@@ -187,8 +191,8 @@ class TripletMarginLoss(Options):
 class TripletMarginWithDistanceLoss(Options):
     """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is a custom distance.
 
-    loss(anchor, positive, negative) takes tensors of one shape that fit distance_function. The loss is one number;
-    without a reduction it has the shape of the distances.
+    loss(anchor, positive, negative) takes tensors of one shape, which are arguments of distance_function. The loss is
+    one number; with reduction="none", the loss has the shape of the distances.
 
     Example:
         >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: (x - y).abs().sum(-1))
@@ -196,7 +200,7 @@ class TripletMarginWithDistanceLoss(Options):
         >>> loss(anchor, far, near)
         tensor(5.)
 
-    Written to ONNX by its formula.
+    An ONNX export writes the formula.
     """
 
     function = staticmethod(F.triplet_margin_with_distance_loss)

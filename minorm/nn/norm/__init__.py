@@ -1,4 +1,4 @@
-"""The normalization layers, one file for each family; base.py has the code that they share."""
+"""The normalization layers, one file for each family. base.py has the code that the families share."""
 
 from minorm.nn.norm.batch import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from minorm.nn.norm.general import MeanVarianceNorm, Normalization

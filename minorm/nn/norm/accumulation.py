@@ -1,9 +1,9 @@
-"""accumulate_stats: running statistics count all batches of a block as a single batch.
+"""accumulate_stats: all batches in a block update the running statistics once, like a single batch.
 
-Gradient accumulation adds up the gradients of k micro-batches and then takes one step. Without this module the running
-statistics would take k steps meanwhile, and their variance would leave out how far the means of the micro-batches
-differ. This module first merges the moments of all inputs (Chan, Golub and LeVeque 1979): with n = n_a + n_b,
-h = n_b / n and t = mean_b - mean_a,
+Gradient accumulation adds up the gradients of k micro-batches and then takes one step. Without accumulate_stats, the
+running statistics would take k steps instead of one, and the running variance would ignore the differences between the
+means of the micro-batches. accumulate_stats first merges the moments of all inputs (Chan, Golub and LeVeque 1979): with
+n = n_a + n_b, h = n_b / n and t = mean_b - mean_a,
 
     mean = mean_a + t * h        var = var_a * (1 - h) + var_b * h + t^2 * h * (1 - h)
 """
@@ -27,9 +27,9 @@ Array = Any
 
 
 class Moments:
-    """Merges the parts passed to `add` and holds the mean, population variance and count of all of them.
+    """Merges the parts that `add` gets, and holds the mean, population variance and count of all parts together.
 
-    The mean is stored as the first part's mean plus an offset, which stays small however far the data is from 0.
+    The mean is stored as the first part's mean plus an offset, which is small even if the data is far from 0.
     `count` is one number, or one number for each channel.
     """
 
@@ -49,7 +49,7 @@ class Moments:
         return (self.first - self.mean) + self.offset
 
     def add(self, mean: Array, var: Array, count: Any, samples: int | None, rest: Any) -> None:
-        """Merge in the moments of one part, all in float64; the part's mean is mean + rest."""
+        """Merge the moments of one part with the moments so far, in float64. The part's mean is mean + rest."""
         weight = count if samples is None else samples
         if type(self.weight) is int and not self.weight:
             self.first, self.offset, self.var = mean, np.zeros_like(mean) + rest, var
@@ -63,9 +63,7 @@ class Moments:
 
 
 class Entry:
-    """The running statistics of one layer: the Tensors, the options of an update, and the moments that wait for the
-    update.
-    """
+    """The running statistics of one layer: the Tensors, the options of an update, and the new moments."""
 
     def __init__(self, tensors: list[Tensor | None], running: RunningStats, per_sample: bool) -> None:
         self.mean, self.var, self.batches = tensors
@@ -108,7 +106,7 @@ class Entry:
 
 
 class Collected:
-    """Collects the moments of every layer of a model, in the order of first use; `redirected` calls it."""
+    """Collects the moments of every layer of a model, in the order of first use. `redirected` calls this object."""
 
     def __init__(self, model: Module) -> None:
         self.model, self.buffers = model, list(model.buffers())
@@ -117,7 +115,7 @@ class Collected:
     def __call__(
         self, running: RunningStats, mean: Array, var: Array, count: Any, samples: int | None, rest: Any
     ) -> bool:
-        """If the statistics are the model's, merge in an update and return True; otherwise return False."""
+        """If `running` belongs to the model, merge the moments and return True; otherwise return False."""
         if self._tensor(running.mean) is None:  # a lazy layer may have made its buffers in the meantime
             self.buffers = list(self.model.buffers())
         tensors = [self._tensor(array) for array in (running.mean, running.var, running.batches)]
@@ -130,13 +128,13 @@ class Collected:
         return True
 
     def owns(self, array: Array) -> bool:
-        """Is this running mean one of the model's?"""
+        """Return True if this running mean belongs to the model."""
         if self._tensor(array) is None:
             self.buffers = list(self.model.buffers())
         return self._tensor(array) is not None
 
     def expect_variance(self, operation: str) -> None:
-        """Raise ValueError if all parts of a layer's input together have only one value per channel."""
+        """Raise ValueError if all inputs of a layer together have only one value per channel."""
         for entry in self.entries.values():
             found = entry.moments
             alone = not found.per_sample and isinstance(found.count, int) and found.count == 1
@@ -157,16 +155,16 @@ class Collected:
 def accumulate_stats(model: Module) -> Iterator[None]:
     """running = running * momentum + merged * (1 - momentum), once, at the end of the block.
 
-    `merged` stands for the moments of all inputs that a layer saw in the block, as if the inputs were one batch.
-    Running statistics and num_batches_tracked get the values that this batch would give, to 1e-6 in float32 and 1e-12
-    in float64. This holds for every layer with running statistics, also with momentum=None, with
-    unbiased_running_var=True, and for InstanceNorm. A layer that the model calls twice, or has in two places, merges
-    all its inputs. Calls in evaluation, in frozen layers and under `no_stats_update` contribute nothing. If the block
-    raises an error, the statistics stay unchanged. A block inside a block passes its moments to the outer block. Each
-    thread, and so each rank of a distributed run, has separate blocks.
+    `merged` stands for the moments of all inputs that a layer gets in the block, computed as if the inputs were one
+    batch. Running statistics and num_batches_tracked get the same values as from this batch, up to 1e-6 in float32 and
+    1e-12 in float64. This holds for every layer with running statistics, also with momentum=None, with
+    unbiased_running_var=True, and for InstanceNorm. If the model calls a layer twice, both inputs are merged. Calls in
+    evaluation, in frozen layers and under `no_stats_update` contribute nothing. If the block raises an error, the
+    statistics are unchanged. A block inside a block passes its moments to the outer block. Each thread, and so each
+    rank of a distributed run, has separate blocks.
 
-    A micro-batch may have only one value per channel, such as a single sample (1, C); its output is then the bias. The
-    end of the block raises ValueError if all micro-batches together have only one value per channel.
+    A micro-batch may have only one value per channel, such as a single sample (1, C). The output is then the bias. At
+    the end of the block, ValueError is raised if all micro-batches together have only one value per channel.
 
     Outputs and gradients do not change: each layer still normalizes each micro-batch with that micro-batch's
     statistics. To normalize by the whole batch, use `SyncBatchNorm` on several ranks of one process; see
@@ -177,7 +175,7 @@ def accumulate_stats(model: Module) -> Iterator[None]:
         >>> with nn.accumulate_stats(model):
         ...     for x in mn.randn(4, 8, 3):  # 4 micro-batches
         ...         model(x).sum().backward()
-        >>> model.num_batches_tracked.item()  # of one batch of 32, not of 4 of 8
+        >>> model.num_batches_tracked.item()  # one batch of 32, not 4 batches of 8
         1
     """
     if not isinstance(model, Module):

@@ -1,13 +1,14 @@
 """Base classes of the normalization layers: weight and bias, and running statistics.
 
-Constructors take PyTorch's arguments, with one difference in meaning: `momentum`, 0.9 by default, is the share of the
-*old* running value; PyTorch's 0.1 is the share of the new value. Running variances are population variances unless
-`unbiased_running_var=True`. Unless `update_nonfinite=True`, the running statistics skip a batch whose statistics are
-not finite. `skipped_batches` counts these batches; it is not in the state_dict. `compute_dtype=` is the type of the
-computation, forward and backward (see `F.layer_norm`). `backend=` takes an object with the functions of
-minorm/kernels/protocol.py. `variance=` names a formula (see `F.batch_norm`). BatchNorm, InstanceNorm, GroupNorm,
-LayerNorm, RMSNorm and MeanVarianceNorm also take layer(x, mask): the mask is True where an element counts. layer(x,
-activation="relu", residual=r) computes relu(layer(x) + r), the end of a residual block, in one pass.
+Constructors take PyTorch's arguments. Only `momentum` has another meaning: here `momentum` (0.9 by default) is the
+share of the *old* running value, while PyTorch's 0.1 is the share of the new value. Running variances are population
+variances unless `unbiased_running_var=True`. Unless `update_nonfinite=True`, the running statistics skip a batch whose
+statistics are not finite. `skipped_batches` counts these batches. This counter is not in the state_dict.
+`compute_dtype=` is the type of the computation, forward and backward (see `F.layer_norm`). `backend=` is an object that
+has the functions of minorm/kernels/protocol.py. `variance=` names a formula (see `F.batch_norm`). BatchNorm,
+InstanceNorm, GroupNorm, LayerNorm, RMSNorm and MeanVarianceNorm also accept layer(x, mask): the statistics use only
+elements where the mask is True. layer(x, activation="relu", residual=r) computes relu(layer(x) + r), the end of a
+residual block, in one pass.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Affine(Module):
-    """Base of layers with a weight and a bias of the same shape, which start as 1 and 0. Each of them may be absent."""
+    """Base of layers with a weight and a bias of one shape. They start as 1 and 0, and each of them may be None."""
 
     weight: Parameter | None
     bias: Parameter | None
@@ -49,7 +50,7 @@ class Affine(Module):
 
 
 class RunningNorm(Affine):
-    """Base of BatchNorm and InstanceNorm: a normalization per channel with running statistics."""
+    """Base of BatchNorm and InstanceNorm, which normalize each channel and have running statistics."""
 
     ranks: ClassVar[tuple[int, ...]] = ()  # the numbers of axes that x may have
     form: ClassVar[str] = ""
@@ -114,7 +115,7 @@ class RunningNorm(Affine):
     def skipped_batches(self) -> int:
         """The number of batches that the running statistics skipped, because the batch's statistics were not finite.
 
-        On a GPU, reading it waits for the device.
+        On a GPU, reading this number waits for the device.
         """
         return 0 if self._skipped is None else int(self._skipped.item())
 
@@ -145,8 +146,8 @@ class RunningNorm(Affine):
         super().__setattr__(name, value)
 
     def _check_tracking(self, track: Any) -> None:
-        """Raise ValueError if track is True and the layer has no running statistics. track=False stops the updates of
-        running statistics in training.
+        """Raise ValueError if track is True and the layer has no running statistics. With track=False, training does
+        not update the running statistics.
         """
         if track and self.__dict__.get("running_mean") is None:
             name = type(self).__name__
@@ -157,7 +158,7 @@ class RunningNorm(Affine):
 
     @property
     def has_running_stats(self) -> bool:
-        """Does training change running statistics of this layer?"""
+        """True if training changes running statistics of this layer."""
         return self.running_mean is not None and bool(self.track_running_stats)
 
     @takes_activation
@@ -169,7 +170,9 @@ class RunningNorm(Affine):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """Normalize x, with channels on axis 1; mask says which elements count. Returns y of x's shape."""
+        """Return y of x's shape. The channels are on axis 1 of x. The statistics use only elements where mask is
+        True.
+        """
         self._check(x)
         training = self._from_batch()
         kept = self.track_running_stats or not training
@@ -195,7 +198,7 @@ class RunningNorm(Affine):
         )
 
     def _from_batch(self) -> bool:
-        """Normalize with the statistics of x? Yes in training, and always if the layer has no running statistics."""
+        """Return True if mean and var come from x: in training, and always if the layer has no running statistics."""
         return self.running_mean is None or (self.training and not self.frozen)
 
     def _check(self, x: Tensor) -> None:
@@ -229,8 +232,8 @@ def _check_momentum(layer: str, momentum: float | None) -> None:
 
 
 def checked_shape(layer: str, name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return a shape as a tuple; it is given as its lengths, or as one int. Raises an error unless each length is an
-    int of at least 1.
+    """Return `shape`, a sequence of lengths or one int, as a tuple. Raise an error unless each length is an int of at
+    least 1.
     """
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not sizes:

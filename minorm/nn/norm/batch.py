@@ -1,4 +1,6 @@
-"""BatchNorm: normalizes each channel with its mean and variance over the batch; evaluation uses running values."""
+"""BatchNorm: normalizes each channel with its mean and variance over the batch, or with running statistics in
+evaluation.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class _BatchNorm(RunningNorm):
-    """In training mean and var come from the batch, and update running_mean and running_var (C):
+    """In training, mean and var are taken over the batch, and they update running_mean and running_var (C):
 
         running = running * momentum + batch * (1 - momentum)
 
@@ -59,18 +61,20 @@ class _BatchNorm(RunningNorm):
 
 
 class _Variant(_BatchNorm):
-    """A BatchNorm with other arithmetic in training. It refuses the options that this arithmetic lacks, and its
-    statistics cannot span the ranks of a distributed run.
+    """Base of BatchNorms that compute something else in training. Options that their computation does not support raise
+    an error. The statistics are always those of one rank.
     """
 
     takes_group: ClassVar[bool] = False
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]  # takes less
-        """Normalize as every BatchNorm does; an activation or a residual cannot join in the same pass."""
+        """Normalize x. An activation or a residual cannot be computed in the same pass."""
         return super().forward(x, mask)
 
     def _without(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the options without those that only F.batch_norm takes; raise ValueError if one of these is given."""
+        """Remove the options that only F.batch_norm takes, and return the rest. Raise ValueError if a removed option is
+        not None.
+        """
         for name in ("variance", "mask", "activation", "residual"):
             if options.pop(name, None) is not None:
                 raise ValueError(
@@ -81,20 +85,20 @@ class _Variant(_BatchNorm):
 
 @documented(LAYER, base=_BatchNorm, shape="8, 3, 5")
 class BatchNorm1d(_BatchNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C) or (N, C, L), mean and var of each channel."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C) or (N, C, L), with mean and var of each channel."""
 
     ranks, form = (2, 3), "(N, C) or (N, C, L)"
 
 
 @documented(LAYER, base=_BatchNorm, shape="8, 3, 5, 5")
 class BatchNorm2d(_BatchNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, H, W), mean and var of each channel."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, H, W), with mean and var of each channel."""
 
     ranks, form = (4,), "(N, C, H, W)"
 
 
 @documented(LAYER, base=_BatchNorm, shape="8, 3, 5, 5, 5")
 class BatchNorm3d(_BatchNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, D, H, W), mean and var of each channel."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, D, H, W), with mean and var of each channel."""
 
     ranks, form = (5,), "(N, C, D, H, W)"

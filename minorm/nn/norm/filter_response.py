@@ -1,4 +1,4 @@
-"""Filter response normalization, which needs no batch and no mean, and its activation TLU with a learned threshold."""
+"""Filter response normalization, which needs no batch and no mean, and TLU, an activation with a learned threshold."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER, num_features=CHANNELS, eps="added to the mean of squares")
 class FilterResponseNorm2d(Affine):
-    """y = x / sqrt(mean(x^2) + eps) * weight + bias over x (N, C, H, W), with the mean over H and W.
+    """y = x / sqrt(mean(x^2) + eps) * weight + bias for x (N, C, H, W), with the mean over H and W.
 
-    weight and bias (C) start as 1 and 0. y is not centred, so follow the layer with `TLU`, whose threshold is learned,
-    and not with ReLU. y has x's shape and type. See `F.filter_response_norm`.
+    weight and bias (C) start as 1 and 0. The mean of y is not 0, so use the activation `TLU`, whose threshold is
+    learned, after this layer instead of ReLU. y has x's shape and type. See `F.filter_response_norm`.
 
     Example:
         >>> layer = nn.Sequential(nn.FilterResponseNorm2d(3), nn.TLU(3))
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    Written to ONNX by its formula; Singh and Krishnan 2019, arXiv:1911.09737.
+    An ONNX export writes the formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
 
     weight: Parameter
@@ -61,7 +61,7 @@ class FilterResponseNorm2d(Affine):
 
 @documented(LAYER, num_features=CHANNELS)
 class TLU(Module):
-    """y = max(x, tau) over x (N, C, *), with a learned threshold tau for each channel; tau starts as 0, which is ReLU.
+    """y = max(x, tau) for x (N, C, *), with a learned threshold tau for each channel. tau starts as 0, as in ReLU.
 
     y has x's shape and type.
 

@@ -18,11 +18,11 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER, num_features=CHANNELS)
 class FrozenBatchNorm2d(Module):
-    """y = (x - running_mean) / sqrt(running_var + eps) * weight + bias over x (N, C, H, W), in training too.
+    """y = (x - running_mean) / sqrt(running_var + eps) * weight + bias for x (N, C, H, W), also in training.
 
-    running_mean, running_var, weight and bias are buffers (C): they are saved and loaded, and no optimizer sees them.
-    As in torchvision, the layer loads the state of a BatchNorm2d and ignores its num_batches_tracked. Only x gets a
-    gradient. To freeze the layers of an existing model, see `nn.utils.freeze_norm`. y has x's shape and type.
+    running_mean, running_var, weight and bias are buffers (C), which are saved and loaded but not trained. As in
+    torchvision, the layer can load the state of a BatchNorm2d, and ignores num_batches_tracked in this state. Only x
+    gets a gradient. To freeze the layers of an existing model, see `nn.utils.freeze_norm`. y has x's shape and type.
 
     Example:
         >>> layer = nn.FrozenBatchNorm2d(3)
@@ -60,7 +60,7 @@ class FrozenBatchNorm2d(Module):
         self.frozen = True  # an exported file says so too, so that its readers do not train the layer
 
     def reset_parameters(self) -> None:
-        """Set weight and running_var to 1, bias and running_mean to 0; the layer is then nearly the identity."""
+        """Set weight and running_var to 1, and bias and running_mean to 0. Then y is almost equal to x."""
         for name, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
             getattr(self, name).fill_(value)
 

@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER, axes=AXES, eps=GUARD_EPS)
 class MeanVarianceNorm(Module):
-    """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`; eps is outside the root.
+    """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`. eps is outside the root.
 
     layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.mean_variance_norm`.
 
@@ -51,7 +51,7 @@ class MeanVarianceNorm(Module):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """Normalize x, which must have all of `axes`; returns y of the same shape."""
+        """Normalize x and return y of the same shape. x must have all of `axes`."""
         return F.mean_variance_norm(
             x, self.axes, self.eps, compute_dtype=self.compute_dtype, backend=self.backend, variance=self.variance,
             mask=mask, activation=activation, residual=residual,
@@ -69,17 +69,17 @@ class MeanVarianceNorm(Module):
     num_groups=AXIS_GROUPS,
 )
 class Normalization(Affine):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over any axes and groups: TensorRT's layer.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over any axes.
 
-    y has x's shape and type. See `F.normalization`.
+    The axes can include the channels of a group. y has x's shape and type. See `F.normalization`.
 
     Example:
         >>> layer = nn.Normalization([1, 3, 1, 1], axes=(2, 3))  # an instance normalization
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    TensorRT calls it INormalizationLayer. It is written to ONNX as an operator that computes the same, or by its
-    formula.
+    TensorRT calls this INormalizationLayer. An ONNX export writes an operator that computes the same; if there is no
+    such operator, the export writes the formula.
     """
 
     _made_by: ClassVar[MadeBy] = {"scale_shape": lambda layer: None if layer.weight is None else layer.weight.shape}
@@ -105,7 +105,7 @@ class Normalization(Affine):
 
     @takes_activation
     def forward(self, x: Tensor, *, activation: str | None = None, residual: Tensor | None = None) -> Tensor:
-        """Normalize x, which must have all of `axes`; returns y of the same shape."""
+        """Normalize x and return y of the same shape. x must have all of `axes`."""
         return F.normalization(
             x,
             self.weight,
@@ -125,5 +125,5 @@ class Normalization(Affine):
 
 
 def _axes(axes: Any) -> Any:
-    """Return an int (a bit mask) unchanged, and other axes as a tuple; the function checks both."""
+    """Return an int (a bit mask) unchanged, and a sequence of axes as a tuple. F.normalization checks the result."""
     return tuple(axes) if isinstance(axes, Iterable) else axes

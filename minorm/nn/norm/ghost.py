@@ -1,4 +1,4 @@
-"""GhostBatchNorm: a BatchNorm over groups of the batch, which keeps the noise of small batches in large ones."""
+"""GhostBatchNorm: a BatchNorm over groups of the batch. A large batch then has the noise of small batches."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER)
 class GhostBatchNorm(_Variant):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of the batch.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over a group of the batch.
 
     x (N, C) or (N, C, *positions) is cut along N into groups of virtual_batch_size. In training one call gives the same
     result as one call of BatchNorm for each group in turn, and updates the running statistics the same way. In
-    evaluation the layer computes the same as BatchNorm. Its parameters and its state are BatchNorm's. y has x's shape
-    and type. See `F.ghost_batch_norm`.
+    evaluation the layer computes the same as BatchNorm. The parameters and the state are the same as in BatchNorm. y
+    has x's shape and type. See `F.ghost_batch_norm`.
 
     Example:
         >>> layer = nn.GhostBatchNorm(3, virtual_batch_size=4)
@@ -28,8 +28,8 @@ class GhostBatchNorm(_Variant):
         >>> layer.num_batches_tracked.item()
         2
 
-    Written to ONNX as one BatchNormalization (opset 15) for each group, so a file fixes the number of groups; Hoffer,
-    Hubara and Soudry 2017, arXiv:1705.08741.
+    An ONNX export writes one BatchNormalization (opset 15) for each group, so a file fixes the number of groups;
+    Hoffer, Hubara and Soudry 2017, arXiv:1705.08741.
     """
 
     ranks, form = (2, 3, 4, 5), "(N, C) or (N, C, *positions)"

@@ -21,8 +21,8 @@ from minorm.tensor.tensor import Tensor
     per_group="True gives weight and bias the shape (num_groups), False (num_channels)",
 )
 class GroupNorm(Affine):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, *), with mean and var of each group in each
-    sample.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, *), with mean and var of each group of channels in
+    each sample.
 
     layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.group_norm`.
 

@@ -13,9 +13,9 @@ from minorm.tensor.tensor import Tensor
 
 
 class _InstanceNorm(RunningNorm):
-    """mean and var are taken over the positions of each channel in each sample. An x without a batch axis is one
-    sample. With track_running_stats=True evaluation uses running statistics instead, and training updates them as
-    BatchNorm does. layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See
+    """mean and var are taken over the positions of each channel in each sample. If x has no batch axis, x is one
+    sample. With track_running_stats=True, evaluation uses running statistics instead, which training updates as in
+    BatchNorm. layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See
     `F.instance_norm`.
 
     Example:
@@ -23,7 +23,7 @@ class _InstanceNorm(RunningNorm):
         >>> layer(mn.randn({shape})).shape
         ({shape})
 
-    Without running statistics it is written to ONNX as InstanceNormalization (opset 22); Ulyanov et al. 2016,
+    Written to ONNX as InstanceNormalization (opset 22) if there are no running statistics; Ulyanov et al. 2016,
     arXiv:1607.08022.
     """
 
@@ -65,7 +65,7 @@ class _InstanceNorm(RunningNorm):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """Normalize x with channels on axis 1, or one sample with channels on axis 0; returns y of the same shape."""
+        """Return y of x's shape. The channels are on axis 1 of x, or on axis 0 if x is one sample."""
         if x.ndim + 1 in self.ranks:
             if x.shape[0] != self.num_features:
                 raise ValueError(
@@ -78,26 +78,28 @@ class _InstanceNorm(RunningNorm):
         return super().forward(x, mask, activation=activation, residual=residual)
 
     def _from_batch(self) -> bool:
-        """Normalize with the statistics of x? Yes also if the layer stopped tracking statistics, as in PyTorch."""
+        """Return True if mean and var come from x. As in PyTorch, this is also so if track_running_stats was set to
+        False.
+        """
         return super()._from_batch() or not self.track_running_stats
 
 
 @documented(LAYER, base=_InstanceNorm, shape="8, 3, 5", num_features="C, the number of channels of x")
 class InstanceNorm1d(_InstanceNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, L), for each channel of each sample."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, L), for each channel of each sample."""
 
     ranks, form = (3,), "(N, C, L) or (C, L)"
 
 
 @documented(LAYER, base=_InstanceNorm, shape="8, 3, 5, 5", num_features="C, the number of channels of x")
 class InstanceNorm2d(_InstanceNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, H, W), for each channel of each sample."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, H, W), for each channel of each sample."""
 
     ranks, form = (4,), "(N, C, H, W) or (C, H, W)"
 
 
 @documented(LAYER, base=_InstanceNorm, shape="8, 3, 5, 5, 5", num_features="C, the number of channels of x")
 class InstanceNorm3d(_InstanceNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, D, H, W), for each channel of each sample."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, D, H, W), for each channel of each sample."""
 
     ranks, form = (5,), "(N, C, D, H, W) or (C, D, H, W)"

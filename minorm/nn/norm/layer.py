@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm: normalize over the trailing axes, with parameters for each element."""
+"""LayerNorm and RMSNorm normalize over the trailing axes, with separate parameters for each element of these axes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LAYER)
 class LayerNorm(Affine):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (..., *normalized_shape), mean and var over those axes.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over the last axes of x.
 
-    layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.layer_norm`.
+    x is (..., *normalized_shape). layer(x, mask) uses only the elements where mask is True. y has x's shape and type.
+    See `F.layer_norm`.
 
     Example:
         >>> layer = nn.LayerNorm(16)
@@ -67,7 +68,7 @@ class LayerNorm(Affine):
 
 @documented(LAYER, eps=RMS_EPS)
 class RMSNorm(Affine):
-    """y = x / sqrt(mean(x^2) + eps) * weight over x (..., *normalized_shape), with the mean over those axes.
+    """y = x / sqrt(mean(x^2) + eps) * weight for x (..., *normalized_shape), with the mean over the last axes.
 
     layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See `F.rms_norm`.
 

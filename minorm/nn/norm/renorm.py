@@ -1,4 +1,4 @@
-"""BatchRenorm: a BatchNorm for small batches. The wider its clamps, the closer its training is to its evaluation."""
+"""BatchRenorm: a BatchNorm for small batches. With wide clamps, training computes almost the same as evaluation."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LEAST = {"rmax": 1, "dmax": 0}
 
 
 def default_rmax(step: int) -> float:
-    """Return the paper's rmax: it is 1 until step 5,000, and then rises linearly to 3 at step 40,000."""
+    """Return the paper's rmax, which is 1 until step 5,000, and then rises linearly to 3 at step 40,000."""
     return 1 + 2 * min(max((step - 5_000) / 35_000, 0), 1)
 
 
 def default_dmax(step: int) -> float:
-    """Return the paper's dmax: it is 0 until step 5,000, and then rises linearly to 5 at step 25,000."""
+    """Return the paper's dmax, which is 0 until step 5,000, and then rises linearly to 5 at step 25,000."""
     return 5 * min(max((step - 5_000) / 20_000, 0), 1)
 
 
@@ -37,14 +37,15 @@ _ARGUMENTS = LAYER | {
 
 
 class _BatchRenorm(_Variant):
-    """With the running statistics from before this call,
+    """r and d are computed from the old running statistics:
 
         r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
 
-    turn the batch's statistics into those that evaluation will use; no gradient flows through r and d. The default
-    clamps are the paper's. Until step 5,000 they are rmax = 1 and dmax = 0, which gives BatchNorm. Then rmax rises
-    linearly to 3 at step 40,000, and dmax rises to 5 at step 25,000. Evaluation, parameters and state_dict are the same
-    as BatchNorm's. The layer takes no mask. y has x's shape and type. See `F.batch_renorm`.
+    They correct the statistics of the batch towards the running statistics, which evaluation uses. No gradient flows
+    through r and d. The default clamps are the paper's. Until step 5,000 they are rmax = 1 and dmax = 0, which gives
+    BatchNorm. Then rmax rises linearly to 3 at step 40,000, and dmax rises to 5 at step 25,000. Evaluation, parameters
+    and state_dict are the same as in BatchNorm. The layer takes no mask. y has x's shape and type. See
+    `F.batch_renorm`.
 
     Example:
         >>> layer = nn.{name}(3, rmax=3.0, dmax=5.0)
@@ -88,7 +89,7 @@ class _BatchRenorm(_Variant):
         super().__setattr__(name, value)
 
     def _check_tracking(self, track: Any) -> None:
-        """Raise ValueError unless track is True: r and d need running statistics."""
+        """Raise ValueError unless track is True, since r and d need running statistics."""
         if not track:
             raise ValueError(
                 f"{type(self).__name__}: track_running_stats is {track}; expected True: r and d need running statistics"
@@ -107,12 +108,12 @@ class _BatchRenorm(_Variant):
     def normalize(
         self, x: Tensor, mean: Any, var: Any, weight: Any, bias: Any, training: bool, *args: Any, **options: Any
     ) -> Tensor:
-        """Call F.batch_renorm, in training with the clamps of this step."""
+        """Call F.batch_renorm. In training, pass the clamps of this step."""
         clamps = self.clamps() if training else ()
         return F.batch_renorm(x, mean, var, weight, bias, training, *args, *clamps, **self._without(options))
 
     def clamps(self) -> tuple[float, float]:
-        """Return rmax and dmax of the next step; num_batches_tracked counts the steps so far."""
+        """Return rmax and dmax of the next step. num_batches_tracked is the number of steps so far."""
         if not callable(self.rmax) and not callable(self.dmax):
             return self.rmax, self.dmax
         assert self.num_batches_tracked is not None
@@ -121,27 +122,27 @@ class _BatchRenorm(_Variant):
         return rmax, dmax
 
     def extra_repr(self) -> str:
-        """Return the options; a schedule appears by its name."""
+        """Return the options. If rmax or dmax is a function of the step, its name is shown."""
         rmax, dmax = (getattr(found, "__name__", found) for found in (self.rmax, self.dmax))
         return f"{super().extra_repr()}, rmax={rmax}, dmax={dmax}"
 
 
 @documented(_ARGUMENTS, base=_BatchRenorm, shape="8, 3, 5")
 class BatchRenorm1d(_BatchRenorm):
-    """y = ((x - mean) / std * r + d) * weight + bias over x (N, C) or (N, C, L), mean and std of each channel."""
+    """y = ((x - mean) / std * r + d) * weight + bias for x (N, C) or (N, C, L), with mean and std of each channel."""
 
     ranks, form = (2, 3), "(N, C) or (N, C, L)"
 
 
 @documented(_ARGUMENTS, base=_BatchRenorm, shape="8, 3, 5, 5")
 class BatchRenorm2d(_BatchRenorm):
-    """y = ((x - mean) / std * r + d) * weight + bias over x (N, C, H, W), mean and std of each channel."""
+    """y = ((x - mean) / std * r + d) * weight + bias for x (N, C, H, W), with mean and std of each channel."""
 
     ranks, form = (4,), "(N, C, H, W)"
 
 
 @documented(_ARGUMENTS, base=_BatchRenorm, shape="8, 3, 5, 5, 5")
 class BatchRenorm3d(_BatchRenorm):
-    """y = ((x - mean) / std * r + d) * weight + bias over x (N, C, D, H, W), mean and std of each channel."""
+    """y = ((x - mean) / std * r + d) * weight + bias for x (N, C, D, H, W), with mean and std of each channel."""
 
     ranks, form = (5,), "(N, C, D, H, W)"

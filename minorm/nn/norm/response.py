@@ -11,7 +11,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(LRN)
 class LocalResponseNorm(Module):
-    """y = x / (k + alpha / size * sum x^2)^beta over x (N, C, *), with the sum over `size` neighbouring channels.
+    """y = x / (k + alpha / size * sum x^2)^beta for x (N, C, *), with the sum over `size` neighbouring channels.
 
     y has x's shape and type. See `F.local_response_norm`.
 

@@ -1,6 +1,6 @@
 """SyncBatchNorm: a BatchNorm with statistics over all ranks of a distributed run.
 
-The layers talk to the other ranks through a `minorm.distributed.Group`, of which they use only the methods.
+The layers exchange messages with the other ranks by calling the methods of a `minorm.distributed.Group`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ AnyModule = TypeVar("AnyModule", bound=Module)
     "DistributedDataParallel gives the layer its group",
 )
 class SyncBatchNorm(_BatchNorm):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over the x of all ranks.
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over the inputs of all ranks.
 
     x is (N, C) or (N, C, *positions). N may differ from rank to rank, and may be 0. In training all ranks must call the
-    layer the same number of times; each call sends one message forward and one backward. On a single rank the result is
-    BatchNorm's to the bit. Evaluation and frozen layers send nothing and compute the same as BatchNorm, and export
-    writes a BatchNorm. The parameters and the state are BatchNorm's. y has x's shape and type. See `F.batch_norm`.
+    layer the same number of times. Each call sends one message in the forward pass and one in the backward pass. On a
+    single rank the result is the same as from BatchNorm, to the bit. In evaluation, and in a frozen layer, no message
+    is sent, and the result is the same as from BatchNorm. An export writes a BatchNorm. The parameters and the state
+    are the same as in BatchNorm. y has x's shape and type. See `F.batch_norm`.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3))
@@ -75,10 +76,10 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module: AnyModule, process_group: Any = None) -> AnyModule:
         """Replace every BatchNorm layer of `module` by a SyncBatchNorm with the same parameters, buffers and options.
 
-        InstanceNorm layers normalize single samples, so they stay; their running statistics, if they have any, now come
-        from the samples of all ranks. GhostBatchNorm and BatchRenorm stay as they are. Returns the module, or a
-        SyncBatchNorm if the module itself is a BatchNorm. The layers of a loaded ONNX graph have other classes; each
-        rank still uses its own statistics for them.
+        InstanceNorm layers normalize single samples, so they are not replaced. If an InstanceNorm has running
+        statistics, they now come from the samples of all ranks. GhostBatchNorm and BatchRenorm are not changed. Returns
+        the module, or a SyncBatchNorm if the module itself is a BatchNorm. Layers of a loaded ONNX graph have other
+        classes and are not replaced; each rank uses its own statistics there.
         """
         made: dict[int, Module] = {}
         for layer in list(module.modules()):

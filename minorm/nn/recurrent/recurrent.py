@@ -1,4 +1,4 @@
-"""RNN, LSTM, GRU: layers with PyTorch's names and weights, which call minorm.functional.recurrent."""
+"""RNN, LSTM and GRU with PyTorch's names and weights. The layers call minorm.functional.recurrent."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class RNNBase(Module):
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
-        """The parameters, in a list for each layer and direction."""
+        """A list with an inner list for each layer and direction, which holds the parameters."""
         names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if self.bias else ()))
         ends = [end for layer in range(self.num_layers) for end in self._ends(layer)]
         return [[getattr(self, f"{name}_{end}") for name in names] for end in ends]
@@ -152,7 +152,7 @@ class RNNBase(Module):
         return PackedSequence(pack_padded(y, packed.batch_sizes), *packed[1:]), self._joined(last)
 
     def _first(self, hx: Any) -> list[Tensor]:
-        """Return the states before the first step; raise TypeError for a wrong number of states."""
+        """Return the states before the first step as a list. Raise TypeError for a wrong number of states."""
         states = parts(hx)
         if len(states) not in (0, self._count):
             expected = "a Tensor, h_0" if self._count == 1 else "a pair of Tensors, (h_0, c_0)"
@@ -185,12 +185,12 @@ class RNNBase(Module):
 
             input    (steps, batch, I), or (steps, I), or a PackedSequence; see batch_first
             hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None means zeros
-            output   (steps, batch, D * H), in the same form as input: the last layer's h after each step
+            output   (steps, batch, D * H), or a form like input's: the h of the last layer after each step
 
         {last} is the state after the last step and has hx's shape. The parameters of each layer k are weight_ih_lk
         ({gates}H, I), weight_hh_lk ({gates}H, H), and bias_ih_lk and bias_hh_lk ({gates}H){rows}. From the second layer
-        on, weight_ih_lk is ({gates}H, D * H). Names for the other direction end in _reverse. All start uniform on +-1 /
-        sqrt(H). A call raises ValueError for shapes that do not fit.
+        on, weight_ih_lk is ({gates}H, D * H). The names for the reverse direction end in _reverse. The starting values
+        are uniform between -b and b, with b = 1 / sqrt(H). A call raises ValueError if the shapes do not fit together.
 
         Example:
             >>> layer = nn.{name}(3, 5, num_layers=2)
@@ -214,7 +214,7 @@ class RNNBase(Module):
 
 @documented(ARGUMENTS, base=RNNBase._layer, words=KINDS["RNN"])
 class RNN(RNNBase):
-    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh) at each step; relu can replace tanh."""
+    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh) at each step, or relu instead of tanh."""
 
     def __init__(
         self,
@@ -278,5 +278,5 @@ class LSTM(RNNBase):
 
 
 def parts(hx: Any) -> list[Tensor]:
-    """Return the states before the first step as a list, which is empty if the states are zeros."""
+    """Return the states before the first step as a list. The list is empty if hx is None, which means zeros."""
     return [] if hx is None else [hx] if isinstance(hx, Tensor) else list(hx)

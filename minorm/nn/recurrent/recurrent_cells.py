@@ -1,4 +1,4 @@
-"""RNNCell, LSTMCell, GRUCell: one step of the recurrent layers in recurrent.py."""
+"""RNNCell, LSTMCell and GRUCell: each computes one step of a recurrent layer in recurrent.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(ARGUMENTS)
 class RNNCellBase(Module):
-    """h' = f(x, h): one step of a recurrent layer, the base of RNNCell, GRUCell and LSTMCell. A subclass defines f.
+    """h' = f(x, h): the base of RNNCell, GRUCell and LSTMCell, which compute one step. A subclass defines f.
 
     Example:
         >>> isinstance(nn.GRUCell(3, 5), nn.RNNCellBase)
@@ -53,8 +53,8 @@ class RNNCellBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """Take the input (batch, in) or (in) and the state before the step (None means zeros); return the state after
-        the step.
+        """Return the state after the step. input is (batch, in) or (in). hx is the state before the step; None means
+        zeros.
         """
         if not isinstance(input, Tensor):
             raise not_a_tensor(type(self).__name__, "input", input)
@@ -70,10 +70,11 @@ class RNNCellBase(Module):
         return found if len(found) > 1 else found[0]
 
     def _step(self, x: Tensor, states: list[Tensor], *weights: Any) -> tuple[Tensor, ...]:
-        """cell(input, hx) returns the state after the step. input is (batch, I) or (I), with I = input_size. hx is
-        {hx}, the state before the step: {each}(batch, H) or (H), with H = hidden_size; None means zeros. The result has
-        hx's shape. The parameters are weight_ih ({gates}H, I), weight_hh ({gates}H, H), and bias_ih and bias_hh
-        ({gates}H){rows}. All start uniform on +-1 / sqrt(H). A call raises ValueError for shapes that do not fit.
+        """cell(input, hx) returns the state after the step. input is (batch, I) or (I), with I = input_size. hx is the
+        state before the step: {hx}, {each}(batch, H) or (H), with H = hidden_size. If hx is None, the state is zeros.
+        The result has hx's shape. The parameters are weight_ih ({gates}H, I), weight_hh ({gates}H, H), and bias_ih and
+        bias_hh ({gates}H){rows}. The starting values are uniform between -b and b, with b = 1 / sqrt(H). A call raises
+        ValueError if the shapes do not fit together.
 
         Example:
             >>> cell = nn.{name}(3, 5)
@@ -93,7 +94,7 @@ class RNNCellBase(Module):
 
 @documented(ARGUMENTS, base=RNNCellBase._step, words=KINDS["RNN"] | {"operator": "RNN"})
 class RNNCell(RNNCellBase):
-    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh): one step of an RNN. relu can replace tanh."""
+    """h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh), or relu instead of tanh: one step of an RNN."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class RNNCell(RNNCellBase):
 
 @documented(ARGUMENTS, base=RNNCellBase._step, words=KINDS["GRU"] | {"operator": "GRU"})
 class GRUCell(RNNCellBase):
-    """h' = (1 - z) * n + z * h, with a candidate n and gates r and z as in GRU: one step of a GRU."""
+    """h' = (1 - z) * n + z * h: one step of a GRU. The candidate n and the gates r and z are the same as in GRU."""
 
     gates = 3
 
@@ -130,7 +131,9 @@ class GRUCell(RNNCellBase):
 
 @documented(ARGUMENTS, base=RNNCellBase._step, words=KINDS["LSTM"] | {"operator": "LSTM"})
 class LSTMCell(RNNCellBase):
-    """c' = f * c + i * g, h' = o * tanh(c'), with gates i, f, o and a candidate g as in LSTM: one step of an LSTM."""
+    """c' = f * c + i * g, h' = o * tanh(c'): one step of an LSTM. The gates i, f, o and the candidate g are the same as
+    in LSTM.
+    """
 
     gates = 4
 

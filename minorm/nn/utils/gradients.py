@@ -31,11 +31,11 @@ def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: bool | None = None,  # noqa: ARG001  all tensors always change together
 ) -> Tensor:  # fmt: skip
-    """gradient *= max_norm / (norm + 1e-6) for all gradients, if their common norm is above max_norm.
+    """gradient *= max_norm / (norm + 1e-6) for all gradients, if the norm of all gradients together is above max_norm.
 
-    It works in place and skips parameters without a gradient. Returns the norm before clipping, a Tensor without axes.
-    The norm is computed in float64, in a fixed order. Raises ValueError for max_norm < 0 or norm_type <= 0. With
-    error_if_nonfinite=True it raises RuntimeError for a norm that is not finite.
+    The gradients change in place; parameters without a gradient are skipped. Returns the norm before clipping as a
+    Tensor without axes. The norm is computed in float64, in a fixed order. Raises ValueError if max_norm < 0 or
+    norm_type <= 0. With error_if_nonfinite=True, raises RuntimeError if the norm is not finite.
 
     Example:
         >>> w = mn.zeros(2, requires_grad=True)
@@ -67,7 +67,9 @@ def clip_grad_norm_(
 
 
 def _clip_on_gpu(gradients: list[Tensor], arrays: list[Any], max_norm: float, p: float, finite: bool) -> Tensor:
-    """Clip without waiting for the GPU, since the factor stays an array; only finite=True waits, to check the norm."""
+    """Clip with a factor that stays on the GPU, so that the host need not wait. With finite=True, the host waits for
+    the norm.
+    """
     first = arrays[0]
     parts = [devices.scalar(0.0, np.float64, first)]
     for array in arrays:
@@ -106,7 +108,7 @@ def clip_grad_value_(
 ) -> None:
     """gradient = min(max(gradient, -clip_value), clip_value) for every gradient, in place.
 
-    It skips parameters without a gradient. Raises ValueError for clip_value < 0.
+    Parameters without a gradient are skipped. Raises ValueError if clip_value < 0.
 
     Example:
         >>> w = mn.zeros(2, requires_grad=True)
@@ -128,7 +130,7 @@ def clip_grad_value_(
 @documented(GRADIENTS)
 @checked
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Returns all parameters, one after the other, as a new vector, which is a copy and does not require grad.
+    """Returns a new vector with copies of all parameters, one after the other. The vector does not require grad.
 
     Raises ValueError if there are no parameters.
 
@@ -148,7 +150,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Copies a vector back into the parameters, in the order of `parameters_to_vector`, in place.
 
-    Raises ValueError for a vector of another length.
+    Raises ValueError if the vector's length is not the number of elements of all parameters.
 
     Example:
         >>> layer = nn.Linear(4, 2)

@@ -21,7 +21,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Parametrization(Module):
-    """Base of the modules that compute a weight: `forward()` returns it."""
+    """Base of the modules that compute a weight. `forward()` returns the weight."""
 
 
 class _WeightNorm(Parametrization):
@@ -43,7 +43,7 @@ class _WeightNorm(Parametrization):
 
 
 class _SpectralNorm(Parametrization):
-    """weight = w / s, with s the largest singular value of w, from power iteration; Miyato et al. 2018,
+    """weight = w / s, where s is the largest singular value of w, computed by power iteration; Miyato et al. 2018,
     arXiv:1802.05957.
     """
 
@@ -73,7 +73,7 @@ class _SpectralNorm(Parametrization):
                 vectors._v.copy_(normalize(matrix.mT @ vectors._u, dim=0, eps=self.eps))
 
     def forward(self) -> Tensor:
-        """Return the weight; in training, first take a step of the power iteration."""
+        """Return the weight. In training, first take steps of the power iteration."""
         if self.training and not self.frozen:
             self._iterate(self.n_power_iterations)
         vectors = vars(self)["0"]
@@ -105,9 +105,9 @@ NAMED = {"module": "the layer to change", "name": "the name of the parameter"}
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """weight = g * v / |v|: the layer learns the size g and the direction v separately. Returns the changed module.
 
-    The parameter becomes two parameters, parametrizations.<name>.original0 (g) and original1 (v); reading module.<name>
-    computes the weight from them. Raises AttributeError if the module has no such attribute, and ValueError if the
-    attribute is not a parameter.
+    Two parameters, parametrizations.<name>.original0 (g) and original1 (v), replace the parameter. Reading
+    module.<name> computes the weight from g and v. Raises AttributeError if the module has no attribute of this name,
+    and ValueError if the attribute is not a parameter.
 
     Example:
         >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
@@ -130,17 +130,16 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """weight = w / s, with s the largest singular value of w: the layer makes no vector longer. Returns the changed
-    module.
+    """weight = w / s, where s is the largest singular value of w. A product with this weight makes no vector longer.
 
-    s = u^T w v comes from power iteration, with v and u as buffers; a call in training first takes n_power_iterations
-    steps. The parameter becomes parametrizations.<name>.original; reading module.<name> computes the weight from it.
-    Raises ValueError if the module has no such parameter.
+    Power iteration computes s = u^T w v; u and v are buffers. A call in training first takes n_power_iterations steps.
+    The parameter w is stored as parametrizations.<name>.original, and reading module.<name> computes the weight from w.
+    Returns the changed module. Raises ValueError if the module has no parameter of this name.
 
     Example:
         >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))
         >>> _ = layer.train(), [layer.weight for _ in range(100)]
-        >>> largest = (layer.weight @ layer.weight.T).trace()  # the sum of s^2 and the smaller one
+        >>> largest = (layer.weight @ layer.weight.T).trace()  # the sum of the squared singular values
         >>> 0.99 < largest.item() < 2.01
         True
 
@@ -152,12 +151,12 @@ def spectral_norm(
 
 @documented(NAMED, eps="added to the variance")
 def weight_standardization(module: Module, name: str = "weight", eps: float = 1e-6) -> Module:
-    """weight = (w - mean) / sqrt(var + eps) for each output channel, so it has mean 0 and variance 1. Returns the
-    module.
+    """weight = (w - mean) / sqrt(var + eps) for each output channel.
 
-    Use it for layers before a GroupNorm, or before a BatchNorm with small batches. The output channels of a
-    ConvTranspose are on axis 1. The parameter becomes parametrizations.<name>.original; reading module.<name> computes
-    the weight from it. Raises ValueError if a channel has only one weight.
+    So the weights of each output channel have mean 0 and variance 1. Use this for layers before a GroupNorm, or before
+    a BatchNorm with small batches. The output channels of a ConvTranspose are on axis 1. The parameter w is stored as
+    parametrizations.<name>.original, and reading module.<name> computes the weight from w. Returns the changed module.
+    Raises ValueError if a channel has only one weight.
 
     Example:
         >>> conv = nn.utils.parametrizations.weight_standardization(nn.Conv2d(3, 4, 3))
@@ -193,7 +192,7 @@ def _parametrized(module: Module, name: str, parametrization: Parametrization) -
 
 
 def _computing(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
-    """Return a subclass of `kind`, of the same name, which computes the attributes `names`."""
+    """Return a subclass of `kind` that has the same name and computes the attributes `names`."""
     if (kind, names) not in _made:
         members: dict[str, Any] = {name: property(functools.partial(_compute, name=name)) for name in names}
         members |= {"parametrized": (kind, names), "__module__": kind.__module__, "__doc__": kind.__doc__}
@@ -214,7 +213,7 @@ def _reduce(module: Any) -> tuple[Any, ...]:
 
 
 def _empty(kind: type[Module], names: tuple[str, ...]) -> Module:
-    """Return an object without attributes; copying or unpickling fills it."""
+    """Return an object without attributes, to be filled when a module is copied or unpickled."""
     made = _computing(kind, names)
     return made.__new__(made)
 

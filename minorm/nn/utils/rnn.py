@@ -1,6 +1,4 @@
-"""Puts sequences of several lengths into one Tensor: pads them to the longest, or packs them step by step without
-padding.
-"""
+"""Puts sequences of several lengths into one Tensor: padded to the longest, or packed step by step without padding."""
 
 from __future__ import annotations
 
@@ -24,14 +22,15 @@ SEQUENCES = {
 
 
 class PackedSequence(NamedTuple):
-    """Packed sequences, sorted by falling length: all first steps, then all second steps ...
+    """Sequences in one Tensor without padding: all first steps, then all second steps ... The longest sequence comes
+    first.
 
     `pack_padded_sequence` and `pack_sequence` make one; RNN, GRU and LSTM take one and return one.
 
     Fields:
         data (Tensor): (all steps, *), the steps of all sequences
         batch_sizes (Tensor): (steps), the number of sequences that have each step
-        sorted_indices (Tensor | None, default None): the original places of the sequences; None if they were sorted
+        sorted_indices (Tensor | None, default None): the original positions of the sequences; None if they came sorted
         unsorted_indices (Tensor | None, default None): the order that undoes the sorting
 
     Example:
@@ -54,10 +53,10 @@ class PackedSequence(NamedTuple):
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Packs sequences that were padded to one length into a PackedSequence, step by step without the padding.
+    """Packs sequences that were padded to one length into a PackedSequence, and leaves the padding out.
 
-    The input is (steps, batch, *). Raises ValueError if the lengths do not fit the input, or, with enforce_sorted=True,
-    if they are not in falling order.
+    The input is (steps, batch, *). Raises ValueError if the lengths do not fit the input. With enforce_sorted=True,
+    raises ValueError if a length is larger than the length before.
 
     Example:
         >>> x = mn.tensor([[1, 2, 3], [4, 0, 0]])
@@ -85,10 +84,10 @@ def pack_padded_sequence(
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Returns (padded, lengths): the sequences of a PackedSequence, padded to one length, and the length of each.
+    """Returns (padded, lengths): the sequences of a PackedSequence, padded to one length, and their original lengths.
 
-    padded is (steps, batch, *), in the original order of the sequences. Raises ValueError for a total_length below the
-    longest length.
+    padded is (steps, batch, *), in the original order of the sequences. Raises ValueError if total_length is less than
+    the longest length.
 
     Example:
         >>> packed = nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])])
@@ -143,7 +142,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs Tensors (steps, *) of several lengths into one PackedSequence, step by step.
 
-    With enforce_sorted=True it raises ValueError if the lengths are not in falling order.
+    With enforce_sorted=True, raises ValueError if a sequence is longer than the sequence before.
 
     Example:
         >>> nn.utils.rnn.pack_sequence([mn.tensor([1, 2, 3]), mn.tensor([4])]).batch_sizes  # of steps 1, 2, 3
@@ -166,12 +165,14 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 
 
 def pack_padded(x: Tensor, batch_sizes: Tensor) -> Tensor:
-    """Return x (steps, batch, *), whose sequences get shorter along the batch axis, without its padding."""
+    """Return x (steps, batch, *) without padding, as one Tensor. The sequences of x are sorted, with the longest
+    first.
+    """
     return cat([x[t, :n] for t, n in enumerate(batch_sizes.tolist())])
 
 
 def padded(packed: PackedSequence, value: float = 0.0) -> tuple[Tensor, Any]:
-    """Return the padded sequences (steps, batch, *), in the packed order, and their lengths."""
+    """Return the padded sequences (steps, batch, *), with the longest first, and their lengths."""
     data, sizes = packed[0], packed.batch_sizes.tolist()
     steps = data.split(sizes)
     rows = [pad(x, [0, 0] * (x.ndim - 1) + [0, sizes[0] - len(x)], value=value) for x in steps]

@@ -1,4 +1,4 @@
-"""Running statistics of a whole model: precise_bn measures them exactly, freeze_norm stops changing them."""
+"""Running statistics of a whole model. precise_bn computes them exactly, and freeze_norm stops their updates."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ AnyModule = TypeVar("AnyModule", bound=Module)
 
 
 def norms_of(model: Module) -> list[Any]:
-    """Return the layers that have running statistics and are not frozen, so that training changes the statistics."""
+    """Return the layers whose running statistics change in training. Frozen layers are left out."""
     return [m for m in model.modules() if getattr(m, "has_running_stats", False) and not m.frozen]
 
 
 @documented({}, model="the Module to change")
 @checked
 def freeze_norm(model: AnyModule) -> AnyModule:
-    """Freezes every layer with running statistics, whatever `train()` says later: for fine-tuning with small batches.
+    """Freezes every layer with running statistics, for fine-tuning with small batches. `train()` does not unfreeze a
+    layer.
 
     A frozen layer normalizes with its running statistics and never changes them. Its weight and bias get no gradient,
-    but gradients still flow to its input. The function calls `layer.freeze()`; `layer.unfreeze()` undoes it. Norms
-    without running statistics (GroupNorm, LayerNorm) work the same in both modes and keep training. Returns the model.
+    but gradients still flow to its input. The function calls `layer.freeze()`, and `layer.unfreeze()` reverses this.
+    Normalizations without running statistics (GroupNorm, LayerNorm) work the same in both modes and are still trained.
+    Returns the model.
 
     Example:
         >>> model = nn.utils.freeze_norm(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
@@ -58,14 +60,14 @@ def freeze_norm(model: AnyModule) -> AnyModule:
 )
 @checked
 def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = None, layerwise: bool = False) -> None:
-    """running_mean, running_var = the exact mean and population variance of each norm's input over the loader's data.
+    """running_mean, running_var = the exact mean and population variance of each layer's input over the loader's data.
 
-    Moments of batches are merged, not averaged, so a smaller last batch has less weight. All other layers are in
-    evaluation mode (dropout would change the variance). Training mode, momentum, parameters and num_batches_tracked
-    stay the same. Frozen layers, and layers that no data reaches, keep their statistics. In a distributed run every
-    rank calls it with its own data, and layers that share statistics (SyncBatchNorm) get the statistics over all ranks.
-    After an error the statistics are unchanged. Raises ValueError for a model without running statistics, and for a
-    loader without batches.
+    The moments of the batches are merged, not averaged, so a smaller last batch has less weight. All other layers are
+    in evaluation mode, since dropout would change the variance. After the call, training mode, momentum, parameters and
+    num_batches_tracked are the same as before. Frozen layers, and layers that no data reaches, keep their statistics.
+    In a distributed run every rank calls precise_bn with its own data. Layers that share statistics (SyncBatchNorm)
+    then get the statistics over all ranks. After an error the statistics are unchanged. Raises ValueError if the model
+    has no running statistics, or if the loader has no batch.
 
     Example:
         >>> model = nn.Sequential(nn.BatchNorm1d(1))
@@ -107,14 +109,16 @@ def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = Non
 
 
 def _in_order(model: Module, norms: list[Any], loader: Iterable[Any]) -> list[list[Any]]:
-    """Return the norms one by one, in the order in which data reaches them."""
+    """Return the layers, each in a list, in the order in which data reaches them."""
     seen = list(_collected(model, norms, loader, 1).entries)
     owners = {id(buffer): norm for norm in reversed(norms) for buffer in norm.buffers()}
     return [[owners[key]] for key in seen]
 
 
 def _measure(model: Module, norms: list[Any], loader: Iterable[Any], num_iters: int | None) -> None:
-    """Set the running statistics of these norms to those of the data, while all other layers are in evaluation mode."""
+    """Set the running statistics of these layers to the statistics of the data. All other layers are in evaluation
+    mode.
+    """
     for entry in _collected(model, norms, loader, num_iters).entries.values():
         entry.set()
 
