@@ -1,4 +1,4 @@
-"""Apply a caller's lengths: whole shapes of inputs, {"x": (1, 3, 48, 64)}, or lengths of free axes, {"h": 48}."""
+"""Apply the lengths that a caller gives, as shapes of inputs, {"x": (1, 3, 48, 64)}, or for free axes, {"h": 48}."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...
 
 
 def declared_of(entry: Any) -> tuple[int | str, ...] | None:
-    """Return the lengths that a ValueInfoProto declares: "" for a free axis without a name; None for a free rank."""
+    """Return the lengths that a ValueInfoProto declares; the length of an unnamed free axis is "".
+
+    Return None if the rank is free.
+    """
     kind = entry.type.tensor_type
     if not kind.HasField("shape"):
         return None

@@ -1,4 +1,4 @@
-"""Collect all names in a model, from which new names must differ, and the names that nodes read."""
+"""Collect all names in a model, so that new names differ from these, and the names that nodes read."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
 
 
 def refill(field: Any, messages: Iterable[Any]) -> None:
-    """Fill a protobuf list with copies of these messages, some of which may be its present entries.
+    """Fill a protobuf list with copies of messages, which may be entries of the same list.
 
-    Meanwhile each message is held as bytes, because a message outside a list takes a thousand bytes more.
+    The messages are held as bytes in between, because a message object outside a list takes a thousand bytes more.
     """
     contents = [message.SerializeToString() for message in messages]
     del field[:]
