@@ -119,8 +119,7 @@ class Wiring:
         return array if array is not None and array.size <= SMALL else None
 
     def _base(self, name: str) -> str:
-        """Go back from a value through moves of axes and Casts that keep the type; return the value where they
-        begin."""
+        """Return the value from which this value comes only by moves of axes and by Casts that keep the type."""
         for _ in range(STEPS):
             node = None if name in self.arrays else self.maker(name, *MOVES)
             if node is None:

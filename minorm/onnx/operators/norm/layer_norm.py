@@ -1,4 +1,7 @@
-"""LayerNormalization from opset 17 on, which computes in float32; before 17, and for float64, we write the formula."""
+"""LayerNormalization, which exists from opset 17 on and computes in float32; else, we write the formula.
+
+The formula is needed before 17 and for float64.
+"""
 
 from __future__ import annotations
 
