@@ -49,7 +49,9 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
 
 
 def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.ModelProto:
-    """Parse a file's bytes into a model; raise LoadError, whose message begins with `what`, if they are not a model.
+    """Parse a file's bytes into a model; raise LoadError if the bytes are no model.
+
+    The message of the error begins with `what`.
 
     max_bytes    as for `read`
     """

@@ -57,7 +57,7 @@ class Weights:
         self.active = False
 
     def decide(self, arrays: Sequence[Any]) -> None:
-        """Decide, from the size of all arrays of the model, whether large ones go to the weights file."""
+        """Decide from the size of all arrays of the model whether large arrays go to the weights file."""
         total = sum(array.nbytes for array in arrays)
         self.active = bool(self.asked) or (self.asked is None and total > LARGEST - MARGIN)
         if total > LARGEST - MARGIN and (self.path is None or self.asked is False):
@@ -141,7 +141,7 @@ def save(contents: bytes, weights: Weights, check: Callable[[str], object] | Non
 def _names(path: str) -> Iterator[str]:
     """Yield the possible names for the weights of a model: `model.onnx.data`, `model.onnx.2.data` ...
 
-    The model stores this name as UTF-8, so a byte of the model's own name that is not UTF-8 becomes `_`.
+    The model stores this name as UTF-8. So if a byte of the model's own name is not UTF-8, this byte becomes `_`.
     """
     folder, model = os.path.split(path)
     name = os.path.join(folder, re.sub("[\udc80-\udcff]", "_", model))

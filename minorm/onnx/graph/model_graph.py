@@ -42,7 +42,7 @@ BOOLEAN = frozenset(("And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less
 
 @dataclass(eq=False)
 class Value:
-    """A tensor of the graph. `array` holds the contents of a constant; `shape` is None while unknown."""
+    """A tensor of the graph. `array` holds the contents of a constant; `shape` is None if it is unknown."""
 
     shape: Shape | None
     dtype: np.dtype[Any]
@@ -86,7 +86,7 @@ class Result:
 
 @dataclass
 class Graph:
-    """Holds the nodes in order, and gives the rules the opset, the free axes and the results of the current call."""
+    """Holds the nodes in order; gives rules the opset, the free axes and the results of the call being written."""
 
     opset: int
     symbols: Symbols = field(default_factory=Symbols)
@@ -199,7 +199,7 @@ class Graph:
             self.warnings.append(message)
 
     def has(self, operator: str, since: int = 1) -> bool:
-        """Return whether the model's opset has this operator, in this version or a newer one."""
+        """Return whether the model's opset has this operator in version `since` or a newer version."""
         return versions.exists(operator, self.opset) and versions.resolve(operator, self.opset) >= since
 
     # Undo the additions of a rule that raises RuleNotApplicable afterwards

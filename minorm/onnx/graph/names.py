@@ -30,7 +30,7 @@ def names_of(model: Any) -> Iterable[str]:
 
 
 def reads_of(nodes: Any) -> set[str]:
-    """Return the names that are read by nodes, or by the nodes of graphs inside them."""
+    """Return the names that nodes read, or that the nodes of graphs inside these nodes read."""
     found: set[str] = set()
     for node in nodes:
         found.update(node.input)
@@ -40,7 +40,7 @@ def reads_of(nodes: Any) -> set[str]:
 
 
 def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
-    """Remove the entries for which `gone` is true from a protobuf list, whose remove() is quadratic."""
+    """Remove the entries for which `gone` is true from a protobuf list; the list's remove() takes quadratic time."""
     for index in range(len(entries) - 1, -1, -1):
         if gone(entries[index]):
             del entries[index]

@@ -13,7 +13,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Sealed(Module):
-    """A module whose parts cannot be exchanged once it is sealed, because a run executes the file's nodes instead."""
+    """A module whose parts cannot be exchanged after `seal`, because a run executes the nodes of the file."""
 
     _sealed = False
 
@@ -126,7 +126,7 @@ class Layer(Sealed):
 
 @dataclass(frozen=True)
 class Statistics:
-    """How a layer keeps running statistics; `per_sample` is True for statistics of each sample (InstanceNorm)."""
+    """Says how a layer keeps running statistics; `per_sample` is True for statistics of each sample (InstanceNorm)."""
 
     per_sample: bool
     momentum: float | None
@@ -171,10 +171,10 @@ class NormLayer(Layer):
 
     @property
     def weight(self) -> Parameter | None:
-        """The Parameter by which the layer multiplies; None if it has no weight."""
+        """The Parameter by which the layer multiplies; None if the layer has no weight."""
         return self.held.get(1)
 
     @property
     def bias(self) -> Parameter | None:
-        """The Parameter that the layer adds; None if it has no bias."""
+        """The Parameter that the layer adds; None if the layer has no bias."""
         return self.held.get(2)

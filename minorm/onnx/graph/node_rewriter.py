@@ -146,7 +146,7 @@ class NodeRewriter:
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
     def take(self, name: str, default: Any = None) -> Any:
-        """Return an attribute as `get` does, and remove it."""
+        """Return an attribute like `get`, and remove this attribute."""
         value = self.get(name, default)
         self.drop(name)
         return value
@@ -250,7 +250,7 @@ class NodeRewriter:
         return self.constant(value, TensorProto.INT64, hint)
 
     def scalar(self, value: float, like: str, hint: str = "number") -> str:
-        """Add a number of the element type of another value; return its name."""
+        """Add a number of the element type of another value; return the name of the number."""
         return self.constant(value, self.elem(like), hint)
 
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:

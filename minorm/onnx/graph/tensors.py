@@ -1,6 +1,6 @@
 """Convert a TensorProto to an array, after checking its type, shape and byte count against each other.
 
-If the contents are in another file, it must be an ordinary file inside the model's folder.
+If the contents are in another file, this file must be an ordinary file inside the model's folder.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Budget:
         (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).check_work(steps)
 
     def folding(self) -> AbstractContextManager[Any]:
-        """Limit the constants computed while the file is loaded, in proportion to the file's tensors."""
+        """Limit the size of the constants that are computed during loading, in proportion to the file's tensors."""
         most = min(self.limit, FOLDED * (self.taken - self.computed) + SPARE)
         return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 

@@ -1,7 +1,7 @@
 """Find the version of an ONNX operator at an opset, in a table of the opsets that changed the operator.
 
-A node gives only its name, `BatchNormalization`; the model's opset decides which version defines it. The version in
-force is the newest one published at or before that opset, its *since-version*:
+A node gives only the name of its operator, `BatchNormalization`. The model's opset decides which version of the
+operator is in force. This is the newest version that was published at or before this opset, the *since-version*:
 
     resolve("BatchNormalization", 13) == 9        resolve("BatchNormalization", 20) == 15
 

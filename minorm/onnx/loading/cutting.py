@@ -1,7 +1,7 @@
 """Find where to cut a graph in front of nodes that minorm does not have: `load(..., outputs=[...])`.
 
-A cut graph can give every value that does not depend on such a node. We propose the values that the missing nodes read.
-If one of these values depends on another one, we propose only the value that is computed later.
+A cut graph can return every value that does not depend on a missing node. We propose the values that the missing nodes
+read. If one of these values depends on another one, we propose only the value that is computed later.
 """
 
 from __future__ import annotations

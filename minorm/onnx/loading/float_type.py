@@ -2,8 +2,8 @@
 
 A user may call `to` on a module around the graph, so we ask the graph's tensors. We watch one tensor of each float type
 in the file, because a file may hold several types (say, float16 weights beside float32 ones), and `to(mn.float32)`
-changes only some of them. If an input has a type that no weight has, we make a tensor of that type, and `to` converts
-it with the others.
+changes only some of these. If an input has a type that no weight has, we make a tensor of this type, and `to` also
+converts this tensor.
 """
 
 from __future__ import annotations

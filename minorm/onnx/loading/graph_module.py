@@ -38,7 +38,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def _unshared(result: Any, held: Container[int]) -> Any:
-    """Return the result, or a copy if the result shares memory with the graph; the caller may change both.
+    """Return a result that the caller may change: a copy, if the result shares memory with the graph.
 
     held    the ids of the version counters of the graph's tensors; a view has the same counter as its tensor
     """
@@ -236,7 +236,7 @@ class GraphModule(Sealed):
         return {*self._state, *self.constants}
 
     def converted_to(self) -> Any:
-        """Return the type to which `to` has converted all floats, here or in an outer module; None without a `to`."""
+        """Return the type to which `to` has converted all floats, here or in an outer module; None before that."""
         return self._float_type.converted_to()
 
     def _input_types(self) -> list[Any]:

@@ -71,7 +71,7 @@ class Original:
         returned    the names of the values that the module returns
         gone        the outputs of the file to drop
 
-        Return None if `output`, or one of `inputs`, is a value inside a function.
+        Return None if `output` or one of `inputs` is a value inside a function.
         """
         if not self.layout.homes.keys().isdisjoint([*inputs, output]):
             return None

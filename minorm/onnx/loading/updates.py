@@ -1,8 +1,8 @@
 """Handle outputs that are the next values of buffers; in training graphs, minorm names them `<name>.updated`.
 
-An ONNX graph cannot change its state, so its new running statistics are outputs. A loaded module updates its buffers
-with them and does not return them. A cut graph keeps the updates of the layers that it still computes. Otherwise, the
-cut would drop the nodes that compute the updates, because no output depends on these nodes.
+An ONNX graph cannot change its state, so the new running statistics are outputs. A loaded module copies these outputs
+to its buffers and does not return them. A cut graph keeps the updates of the layers that it still computes. Otherwise,
+the cut would drop the nodes that compute the updates, because no output depends on these nodes.
 
 If `minorm.statistics` in the metadata describes a layer, the loaded layer updates its statistics itself. The nodes that
 updated these statistics in the file are left out.

@@ -135,7 +135,7 @@ def check_node(node: Node) -> None:
 
 
 def fixed_inputs(node: Node) -> Container[int]:
-    """Return the inputs through which no gradient flows; () for a damaged node, with which its reader may fail."""
+    """Return the inputs through which no gradient flows; () for a damaged node, which the reader may not understand."""
     return registry.READERS[node.operator, node.since].fixed_inputs(node) if is_sound(node) else ()
 
 

@@ -65,8 +65,7 @@ def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> 
 
 
 def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> int | None:
-    """Return the axis along which folding repeated a weight for each sample of a fixed batch; None if folding repeated
-    nothing.
+    """Return the axis along which folding repeated a weight for each sample of a fixed batch; else None.
 
     begins    initial states of recurrences, whose batch may be any axis but the last
     """

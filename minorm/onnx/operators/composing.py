@@ -30,7 +30,7 @@ def to_attribute(d: NodeRewriter, place: int, name: str, floats: bool = False) -
 
 
 def one_number(array: Any, what: str) -> Any:
-    """Return the only element of a tensor; raise RuleNotApplicable if the tensor has not exactly one element."""
+    """Return the only element of a tensor; raise RuleNotApplicable unless there is exactly one element."""
     if np.size(array) != 1:
         raise RuleNotApplicable(f"{what} has {np.size(array)} elements; expected one")
     return np.reshape(array, -1)[0].item()
@@ -84,7 +84,7 @@ def reshape(d: NodeRewriter, x: str, lengths: Sequence[int], kind: Kind | None =
 
 
 def unsqueeze(d: NodeRewriter, x: str, axes: Sequence[int], rank: int) -> str:
-    """Write x with axes of length 1 inserted; `rank` is the rank of the result."""
+    """Write x with new axes of length 1; `rank` is the rank of the result."""
     return d.emit("Unsqueeze", x, d.integers(list(axes), "axes"), kind=Kind(d.kind(x).elem, (None,) * rank))
 
 

@@ -51,7 +51,7 @@ def affine(y: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def stretches(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Return whether `shape` broadcasts to `target` and `target` keeps its shape."""
+    """Return whether `shape` broadcasts to `target`, and not to a larger shape."""
     return len(shape) <= len(target) and all(
         n in (1, m) for n, m in zip(reversed(shape), reversed(target), strict=False)
     )

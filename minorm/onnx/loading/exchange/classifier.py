@@ -109,7 +109,7 @@ class Classifier:
         return model
 
     def _check_runs(self, model: GraphModule, x: Tensor) -> None:
-        """Check that two images in one batch give the same results as in two batches, if the file has a fixed batch."""
+        """Check that two images give the same results in one batch as in two batches, if the file has a fixed batch."""
         given, size = self.input, x.shape[2]
         try:
             both = _outputs(model, x).numpy()

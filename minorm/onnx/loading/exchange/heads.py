@@ -1,8 +1,8 @@
 """Find the head of a loaded classifier (the last layer) by a walk back from the output, and replace the head.
 
-A head is a product with weights (Gemm, MatMul with its Add, or a 1x1 Conv) and all nodes that follow it up to the
-output: a pooling, a Reshape, a Softmax. The new layer replaces all of them, and gives one row of numbers for each
-image.
+A head is a product with weights (Gemm, MatMul with its Add, or a 1x1 Conv) and all nodes between this product and the
+output, such as a pooling, a Reshape or a Softmax. The new layer replaces all these nodes, and returns one row of
+numbers for each image.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def find(model: Any, x: Tensor) -> Head:
 
 
 def replace(model: Any, head: Head, layer: Module) -> None:
-    """Replace the head, and all that follows it, by the layer."""
+    """Replace the head, and all nodes after it, by the layer."""
     completed(replacing.Replacement(model, head.part, layer, head.part.path or replacing.flat(head.name)).make)
 
 

@@ -1,4 +1,4 @@
-"""Find the nodes for a name that a user gives: the nodes of a module, one node, or the nodes around a value or tensor.
+"""Find the nodes that a name stands for: the nodes of a module, one node, a value's node, or a tensor's readers.
 
 The inputs of a module are the values that its nodes read from the rest of the network; tensors of the file and computed
 lengths are not inputs. The output of a module is the value that the rest of the network reads from the module's nodes.
@@ -24,7 +24,7 @@ LONGEST = 100  # the most characters of a name that we compare with others
 
 @dataclass(frozen=True)
 class Spot:
-    """Describes a node: its name in the file, its module, its operator, and the values that it reads and gives.
+    """Describes a node: its name in the file, its module, its operator, its inputs and its outputs.
 
     branch    True if the node runs only under a condition
     """
@@ -172,7 +172,7 @@ class Spots:
         return [place] if bias is None else [place, bias]
 
     def _bias_of(self, place: int) -> int | None:
-        """Return the Add that adds a bias to a product with weights, if nothing else reads the product."""
+        """Return the Add that adds a bias to a product with weights; None if another node reads the product."""
         spot = self.spots[place]
         weighted = spot.operator in PRODUCTS and any(name in self.fixed for name in spot.inputs[:2])
         read = self.readers.get(spot.outputs[0], []) if weighted and spot.outputs[0] not in self.ends else []

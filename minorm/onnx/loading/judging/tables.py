@@ -119,7 +119,7 @@ def _has_hardly_moved(array: Any) -> bool:
 
 
 def fixed_filters(array: Any) -> str:
-    """Return why a convolution's kernels look fixed, not trained: Sobel's, Laplace's, wavelets; else ""."""
+    """Return why the kernels of a convolution look fixed (Sobel, Laplace, wavelets); "" if they look trained."""
     if not 9 <= array.size <= LARGEST or is_all_equal(array):
         return ""
     if len(np.unique(array.reshape(-1)[:SAMPLE])) > FEW or len(numbers := np.unique(array)) > FEW:

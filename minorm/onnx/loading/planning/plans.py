@@ -38,7 +38,8 @@ class Plans:
 
     The key of a plan is the shapes and types of the inputs, and the type to which the graph was converted.
 
-    The entry of a key is True after one run with such inputs, then a Plan, or False if no plan is possible.
+    After the first run with such inputs, the entry of the key is True. After the second run, the entry is a Plan, or
+    False if no plan is possible.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ INTEGERS = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8, onnx.TensorProto.INT3
 def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
     """Return (a model with float weights, True); if the model has no integer weights, return (the same model, False).
 
-    A wrong node stays unchanged, because its reader will raise the error.
+    A damaged node stays unchanged, because its reader will raise the error.
     """
     if model.producer_name != metadata.OURS:
         return model, False

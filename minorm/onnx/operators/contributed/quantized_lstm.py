@@ -72,7 +72,7 @@ def _direction(call: Call, d: int, backwards: bool) -> str:
 
 
 def _by_sample(r: str, scale: str, zero: str) -> str:
-    """Write ph = h r; h is quantized like in DynamicQuantizeLinear, but with one scale and zero point for each row."""
+    """Write ph = h r; h is quantized as in DynamicQuantizeLinear, but with one scale and zero point for each row."""
     return (
         "low_any = ReduceMin <keepdims = 0> (h, axis_1)  high_any = ReduceMax <keepdims = 0> (h, axis_1)\n"
         "low = Min(low_any, none)  high = Max(high_any, none)  span = Sub(high, low)  step = Div(span, most)\n"

@@ -91,7 +91,7 @@ def read_scan(node: Node) -> Callable[..., tuple[Any, ...]]:
 
 @reads("Scan", since=8, fixed=_lengths)
 def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
-    """Scan a batch of sequences of lengths[b] elements; elements after the end are skipped, and 0 in the results."""
+    """Scan a batch whose sequence b has lengths[b] elements; later elements are not read, and are 0 in the results."""
     body = node.body
     assert body is not None
     scanned = len(body.inputs) - body.carried

@@ -52,7 +52,8 @@ Binary = Callable[[Tensor, Tensor], Tensor]
 def paired(node: Node, function: Binary) -> Binary:
     """Apply `function` to two operands.
 
-    They broadcast like in the node's version; before 7, by the attributes `broadcast` and `axis`.
+    Before version 7, the attributes `broadcast` and `axis` say how the operands broadcast. From 7 on, they broadcast as
+    in NumPy.
     """
 
     def apply(a: Tensor, b: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ Reduction = Callable[[Tensor, Axes, bool], Tensor]
 
 
 def _wide(function: Reduction) -> Reduction:
-    """Apply `function` in x's type to compute in, or in float64 for integers; the result has x's type."""
+    """Apply `function` in minorm's type to compute x in (float64 for integers); the result has x's type."""
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         wide = x.to(dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)
@@ -86,7 +86,7 @@ def _extreme(reduction: Any, bound: float) -> Reduction:
 
 
 def _sum(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    """Sum over these axes; () means no axis here, but not in `x.sum`."""
+    """Sum over these axes; unlike in `x.sum`, () means no axis."""
     return cast(Tensor, ops.Sum.apply(x, axes=axes, keepdims=keepdims))
 
 

@@ -19,7 +19,7 @@ from minorm.ops.elementary import Atan2, LogAddExp, Logit, XLogY
 
 
 def _in_wide(rule: Rule) -> Rule:
-    """Decorate a rule so that it computes in minorm's type to compute in; the result is cast to the inputs' type."""
+    """Decorate a rule: cast its values to the type in which minorm computes, and cast the result back."""
 
     @functools.wraps(rule)
     def write(g: Graph, **arguments: Any) -> Value:

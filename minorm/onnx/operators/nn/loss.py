@@ -1,4 +1,4 @@
-"""Read and write SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss (from opset 12 on); write other losses by
+"""Read and write SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss (from opset 12 on); write other losses as
 formulas.
 
 A graph with a loss is a training graph that another tool can differentiate. The batch of a mean may have any length.

@@ -1,4 +1,4 @@
-"""Convert LSTM, GRU and RNN: version 7 removed `output_sequence`, version 14 added `layout`."""
+"""Convert LSTM, GRU and RNN: version 7 removed `output_sequence`, and version 14 added `layout`."""
 
 from __future__ import annotations
 

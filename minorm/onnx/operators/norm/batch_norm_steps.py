@@ -104,7 +104,7 @@ def _channels(d: NodeRewriter) -> None:
 
 
 def _one_type(d: NodeRewriter) -> None:
-    """Cast the inputs to their widest type.
+    """Cast inputs of different types to one type, float64 or float32.
 
     Before 15, scale and bias must have X's type, and before 14, the statistics must have this type too.
     """

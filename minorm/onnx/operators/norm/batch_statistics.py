@@ -1,4 +1,4 @@
-"""BatchNormalization in training as a pure function, like in ONNX: the new running statistics are results.
+"""BatchNormalization in training as a pure function, as in ONNX: the new running statistics are results.
 
 `F.batch_norm` changes running statistics in place. Two kinds of nodes cannot do this. The first kind reads running
 statistics that the graph computes. For the second kind, other nodes compute the new running statistics (momentum=None,

@@ -1,6 +1,6 @@
-"""LayerNormalization, which exists from opset 17 on and computes in float32; else, we write the formula.
+"""LayerNormalization, which exists from opset 17 on and computes in float32.
 
-The formula is needed before 17 and for float64.
+Before 17, and for float64, we write the formula.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _running(
     unbiased_running_var: bool,
     compute_dtype: Any,
 ) -> Value:
-    """Normalize each channel with x's statistics, and update the running statistics; or normalize with these."""
+    """Normalize each channel, either with x's statistics (and update the running ones), or with running statistics."""
 
     def shaped(vector: Value | None) -> Value | None:
         return vector if vector is None or vector.ndim > 1 else channels(g, x, vector)

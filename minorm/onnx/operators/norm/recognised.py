@@ -1,4 +1,4 @@
-"""Layers that compute a GroupNorm, LayerNorm or RMSNorm of a file with other operators by minorm's kernels.
+"""Layers that use minorm's kernels for a GroupNorm, LayerNorm or RMSNorm that a file writes as other operators.
 
 If the data do not have the form of the file (a batch of another length, say), the layer computes the file's nodes one
 by one.
@@ -53,7 +53,7 @@ class GroupNorm(NormLayer):
 
 
 class _OverLastAxes(NormLayer):
-    """A norm over some axes of x; `axes` returns these axes and whether they are the last axes, as usual."""
+    """A norm over some axes of x; usually, these are the last axes, and `axes` checks this."""
 
     @property
     def normalized_shape(self) -> tuple[int, ...] | None:

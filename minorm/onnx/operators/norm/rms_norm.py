@@ -1,6 +1,6 @@
-"""RMSNormalization, which exists from opset 23 on and computes in float32; else, we write the formula.
+"""RMSNormalization, which exists from opset 23 on and computes in float32.
 
-The formula is needed before 23 and for float64.
+Before 23, and for float64, we write the formula.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ converts("Min", 8, 6)(_bound)
 
 
 def _integers(d: NodeRewriter) -> None:
-    """Write Max or Min of integers with Where; only version 12 added integers."""
+    """Write Max or Min of integers with Where, because only version 12 added integers."""
     elem = d.elem(d.input(0))
     if elem in FLOATS or len(d.node.input) == 1:
         return

@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("NonZero", since=9, fixed=EVERY)
 def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
-    """Return the indices of the nonzero elements, as (axes, n); a scalar counts as a vector, like in onnxruntime."""
+    """Return the indices of the nonzero elements, as (axes, n); a scalar counts as a vector, as in onnxruntime."""
 
     def non_zero(x: Tensor) -> Tensor:
         node.fits((max(1, x.ndim), x.numel()), dtypes.int64)
@@ -29,7 +29,7 @@ def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
 
 @reads("Compress", since=9, fixed=(1,))
 def read_compress(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Keep the slices along an axis for which the condition is True; if no axis is given, keep elements of x."""
+    """Keep the slices of x along an axis (the elements of x if there is no axis) for which the condition is True."""
 
     def compress(x: Tensor, condition: Tensor) -> Tensor:
         axis = None if node["axis"] is None else axis_of("compress", node["axis"], x)

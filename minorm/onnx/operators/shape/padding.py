@@ -150,7 +150,7 @@ def _mode(node: Node) -> str:
 
 
 def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], mode: str, value: float) -> Tensor:
-    """Pad x by `amounts`: the first half is for the beginnings of `axes`, the second for the ends; < 0 cuts."""
+    """Pad x by `amounts`, first all beginnings of `axes`, then all ends; negative numbers cut."""
     if len(amounts) != 2 * len(axes):
         raise ValueError(f"pads is {list(amounts)}; expected a number before and one after each of {len(axes)} axes")
     widths = [(0, 0)] * x.ndim
