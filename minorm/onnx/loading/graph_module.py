@@ -236,7 +236,7 @@ class GraphModule(Sealed):
         return {*self._state, *self.constants}
 
     def converted_to(self) -> Any:
-        """Return the type to which `to` has converted all floats, here or in an outer module; None before that."""
+        """Return the type of all floats after `to` was called here or on an outer module; None before such a call."""
         return self._float_type.converted_to()
 
     def _input_types(self) -> list[Any]:

@@ -60,7 +60,7 @@ class Turns:
 class Frame:
     """Collects the steps of a graph that is being built: the graph of the model, or the body of a Loop or Scan.
 
-    made      the values that the steps compute
+    made      the values that are computed inside this graph or body
     shapes    True if all values that the steps read depend on shapes and constants alone
     """
 

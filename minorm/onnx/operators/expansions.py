@@ -1,7 +1,7 @@
 """Expand operators into others: instead of a node with such an operator, `load` reads several equivalent nodes.
 
-Most of these operators are in onnxruntime's domain com.microsoft, because onnxruntime writes them when it optimizes or
-quantizes a file. An expansion is a function of a model, in the text form that the onnx package parses:
+Most of these operators are in com.microsoft, the domain of onnxruntime. onnxruntime writes these operators when it
+optimizes or quantizes a file. An expansion is a function of a model, in the text form that the onnx package parses:
 
     @expands("com.microsoft", "BiasGelu (A, B) => (C)")
     def bias_gelu(call: Call) -> str:
