@@ -1,1 +1,1 @@
-"""The parts of a file that reading and writing share: nodes, values, types, versions and the registry of rules."""
+"""The parts that the reader and the writer of files share: nodes, values, types, versions and the register of rules."""

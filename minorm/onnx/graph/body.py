@@ -1,11 +1,13 @@
 """Put the body of a Loop or Scan into a flat list, between a node that enters the body and a node that ends it.
 
+The two nodes compute their outputs from these inputs (inputs -> outputs):
+
     enters    the inputs of the Loop -> the inputs of its body
     ...       the nodes of the body
     last      the inputs of the Loop, the inputs and the outputs of its body -> the outputs of the Loop
 
-A walk forwards through the list therefore meets every value before all values that depend on it; a walk backwards meets
-it after all of them. Only the values that one turn passes to the next do not appear in the list.
+So a walk forwards through the list meets every value before the values that depend on it. A walk backwards meets every
+value after the values that depend on it. Only the values that one turn passes to the next do not appear in the list.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from minorm.onnx.graph.errors import LoadError
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """The graph that a Loop or Scan repeats; its values have the names of the flat list.
+    """The graph that a Loop or Scan repeats. The values of this graph have the names of the flat list.
 
     given       the number of inputs of the Loop or Scan
-    before      how many of these inputs precede the carried values: the trip count and the condition
-    heads       how many of the body's inputs (iteration, condition) and of its outputs (condition) precede the carried
-                values
+    before      the number of these inputs before the carried values: a Loop has a trip count and a condition there
+    heads       two numbers: how many inputs of the body (iteration, condition), and how many outputs of the body
+                (condition), come before the carried values
     carried     the number of values that one turn passes to the next
-    declared    type and shape of each output, if the file gives them; a free length is 0
+    declared    the type and the shape of each output, if the file gives them; a free length is 0
     """
 
     inputs: tuple[str, ...]
@@ -41,10 +43,10 @@ class Body:
     def of(
         cls, graph: Any, operator: str, opset: int, inputs: tuple[str, ...], outputs: int, scanned: Any, what: str
     ) -> Body:
-        """Make the Body of a graph, with the graph's own names; raise LoadError if it does not fit its Loop or Scan.
+        """Make the Body of a graph, with the names of the graph; raise LoadError if the graph does not fit its node.
 
         inputs     the inputs of the Loop or Scan
-        outputs    the number of its outputs
+        outputs    the number of outputs of the Loop or Scan
         scanned    the number of inputs over which a Scan iterates
         """
         batched = operator == "Scan" and opset < 9  # the lengths of the sequences come first
@@ -71,15 +73,15 @@ class Body:
 
     @property
     def collected(self) -> int:
-        """The number of outputs that are stacked over the turns into one Tensor each."""
+        """The number of outputs whose values from all turns are stacked into one Tensor."""
         return len(self.outputs) - self.heads[1] - self.carried
 
     def source(self, place: int, enters: bool) -> int | None:
-        """Return the index of the input that has the same type as output `place`; None if no input has this type.
+        """Return the index of the node's input whose type output `place` takes over; None if there is no such input.
 
         enters    True for the node that enters the body, False for the node that ends it
 
-        The number of the turn (an integer) and the condition do not have the type of an input.
+        Two outputs take over no type: the number of the turn (an integer) and the condition.
         """
         if enters:
             return None if place < self.heads[0] else place - self.heads[0] + self.before
@@ -89,7 +91,7 @@ class Body:
 
     @property
     def condition(self) -> int | None:
-        """The index of the last node's input that decides whether another turn follows; None if no input does."""
+        """The index of the condition among the inputs of the node that ends the body; None for a Scan."""
         return self.given + len(self.inputs) if self.heads[1] else None
 
 

@@ -18,7 +18,7 @@ def shortest(number: float) -> float:
 
 
 def changed(value: float | Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Yield the numbers of a float attribute that change on the way through a file, each with its new value."""
+    """Yield the numbers of a float attribute that writing and reading a file would change, each with its new value."""
     for number in value if isinstance(value, (list, tuple)) else (value,):
         if (back := shortest(number)) != number and number == number:
             yield number, back

@@ -1,8 +1,8 @@
 """Convert bytes to a ModelProto and back, and check that there is enough memory.
 
-If there is not enough memory, protobuf reports that a sound file is damaged, or that it cannot encode a sound model, or
-it writes to a null pointer and the process ends. So minorm first checks that there is room for everything large, and
-raises MemoryError if there is not.
+If memory runs out, protobuf may report that a sound file is damaged, or that a sound model cannot be encoded. Protobuf
+may also write to a null pointer, which ends the process. So minorm first checks that there is memory for all large
+contents, and raises MemoryError if there is too little.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ GROWTH = 5  # protobuf doubles its output buffer again and again, keeps the earl
 
 
 def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.ModelProto:
-    """Read the model in the file at `path`, without the data in other files.
+    """Read the model in the file at `path`, but not the weights in other files.
 
-    max_bytes    the memory that the model may take; None for no limit, if minorm wrote the file or has read it before
+    max_bytes    the memory that the model may take; None means no limit, for a file that minorm wrote or has read
+                 before
 
-    Raise LoadError if the file is not a model or not a regular file, or if the model takes more memory than max_bytes
-    or far more than the file's length. FileNotFoundError and PermissionError pass through.
+    Raise LoadError if the file is not a regular file or not a model. Raise LoadError also if the model takes more
+    memory than max_bytes, or far more memory than the file's length. FileNotFoundError and PermissionError pass
+    through.
     """
     try:
         with regular(path, operation) as file:
@@ -47,7 +49,9 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
 
 
 def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.ModelProto:
-    """Parse a file's bytes into a model; raise LoadError, whose message begins with `what`, if they are not a model.
+    """Parse a file's bytes into a model; raise LoadError if the bytes are no model.
+
+    The message of the error begins with `what`.
 
     max_bytes    as for `read`
     """
@@ -89,7 +93,7 @@ def _size(model: onnx.ModelProto) -> int:
 
 
 def fill(tensors: Iterable[tuple[Any, Any]], operation: str = "export") -> None:
-    """Put each array's elements into its TensorProto."""
+    """Store the elements of each array in the TensorProto of the same pair."""
     for tensor, array in tensors:
         reserve(2 * array.nbytes, f"{operation}: {tensor.name!r} in the model")  # the bytes, and protobuf's copy
         tensor.raw_data = (array.byteswap() if sys.byteorder == "big" else array).tobytes()
@@ -99,7 +103,7 @@ PAYLOAD = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", 
 
 
 def describe(tensor: Any, array: Any) -> None:
-    """Give a TensorProto this array's type and shape, and clear its old contents; later `fill` sets the elements."""
+    """Give a TensorProto the array's type and shape, and clear its contents; `fill` sets the elements later."""
     for name in (*PAYLOAD, "data_location", "external_data", "dims"):
         tensor.ClearField(name)
     tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -107,7 +111,7 @@ def describe(tensor: Any, array: Any) -> None:
 
 
 def reserve(nbytes: int, what: str) -> None:
-    """Raise MemoryError unless there is memory for this many bytes, and a little more."""
+    """Raise MemoryError if there is no memory for `nbytes` bytes and a small reserve."""
     if not _is_room(nbytes + SPARE):
         raise MemoryError(f"{what} takes {nbytes} bytes; there is not so much memory")
 

@@ -18,7 +18,7 @@ class ExportError(ValueError):
     cuts="values in front of these nodes, which `load(..., outputs=[...])` can give",
 )
 class LoadError(ValueError):
-    """The ONNX file cannot be imported: it is damaged, or needs something that minorm lacks; the message says which.
+    """The ONNX file cannot be imported; the message says whether the file is damaged, or what minorm lacks.
 
     Example:
         >>> try:
@@ -37,7 +37,7 @@ class LoadError(ValueError):
 
 
 class Unsupported(Exception):
-    """A reading rule raises this for a node that it cannot import; one LoadError lists all these nodes."""
+    """The error of a reading rule for a node that the rule cannot import; one LoadError lists all these nodes."""
 
 
 class VerifyError(ValueError):
@@ -45,9 +45,9 @@ class VerifyError(ValueError):
 
 
 class RuleNotApplicable(Exception):
-    """A writing rule raises this if it does not fit this call at this opset; then the writer tries the next rule.
+    """The error of a writing rule that does not fit a call at an opset; the writer then tries the next rule.
 
-    length    the length that depends on free axes and has no formula, if that is the reason
+    length    the length without a formula in the free axes, if such a length is the reason
     """
 
     def __init__(self, message: str, length: Any = None) -> None:
@@ -60,4 +60,4 @@ class Unstable(Exception):
 
 
 class Split(Exception):
-    """A normalization, which the message names, takes more nodes at this opset than at a later one."""
+    """At this opset, the normalization that the message names takes more nodes than at a later opset."""

@@ -1,9 +1,9 @@
-"""Write weights to a second file beside the model, on request or if they do not fit into one file of 2 GiB.
+"""Write weights to a second file beside the model, on request or if one file of 2 GiB cannot hold the model.
 
-`model.onnx` then names, for every large initializer, the place of its bytes in `model.onnx.data`. The bytes of each
+`model.onnx` then says where the bytes of each large initializer are in `model.onnx.data`. The bytes of each
 initializer begin on a page (4096 bytes), so that a runtime can map the file instead of reading it.
 
-The two files change together. The new weights get a file name that the old model at that path does not use. Once the
+The two files change together. The new weights get a file name that the old model does not use. Once the
 weights are on the disk and the model is verified, the new model replaces the old file in one step, and the old weights
 are deleted.
 """
@@ -34,11 +34,11 @@ LEAST = 1024  # bytes; smaller tensors stay in the model
 
 
 class Weights:
-    """Collects the arrays that go to the weights file, and assigns their places in it.
+    """Collects the arrays for the weights file, and assigns each array an offset in this file.
 
     path       the model's file; None to keep everything inside the model. A path that cannot be a file raises OSError
-    asked      True to move all tensors from 1 KiB on; None to move them if the model would not fit into one file; False
-               to move no tensor
+    asked      True to move all tensors of at least 1 KiB; None to move these tensors only if the model would not fit
+               into one file; False to move no tensor
     operation  the name of the writing operation, for errors
     """
 
@@ -57,7 +57,7 @@ class Weights:
         self.active = False
 
     def decide(self, arrays: Sequence[Any]) -> None:
-        """Decide, from the size of all arrays of the model, whether large ones go to the weights file."""
+        """Decide from the size of all arrays of the model whether large arrays go to the weights file."""
         total = sum(array.nbytes for array in arrays)
         self.active = bool(self.asked) or (self.asked is None and total > LARGEST - MARGIN)
         if total > LARGEST - MARGIN and (self.path is None or self.asked is False):
@@ -68,7 +68,7 @@ class Weights:
             )
 
     def take(self, array: Any, tensor: Any) -> bool:
-        """Plan to store `array` in the weights file, and record its place there in `tensor`.
+        """Plan to store `array` in the weights file, and record the file name, offset and length in `tensor`.
 
         Return False if the array stays in the model.
         """
@@ -95,7 +95,10 @@ class Weights:
 
 
 def write(model: onnx.ModelProto, path: Path, weights: Weights, check: Callable[[Any], object] | None = None) -> None:
-    """Write the model to its target, unless `check` raises an error; `check` gets the model or its path."""
+    """Write the model to `path`, unless `check` raises an error.
+
+    If the model holds all its weights, `check` gets the model. Otherwise, `check` gets the path of the new file.
+    """
     if check is not None and not weights.arrays:
         check(model)
     if path is None:
@@ -108,7 +111,7 @@ def write(model: onnx.ModelProto, path: Path, weights: Weights, check: Callable[
 
 
 def save(contents: bytes, weights: Weights, check: Callable[[str], object] | None) -> None:
-    """Write the model to `weights.path`; `check` gets the path of the new file before it replaces the old one."""
+    """Write the model to `weights.path`; call `check` with the path of the new file before the old file is replaced."""
     assert weights.path is not None
     folder = os.path.dirname(weights.path)
     old = _weights_of(weights.path)
@@ -138,7 +141,7 @@ def save(contents: bytes, weights: Weights, check: Callable[[str], object] | Non
 def _names(path: str) -> Iterator[str]:
     """Yield the possible names for the weights of a model: `model.onnx.data`, `model.onnx.2.data` ...
 
-    The model stores this name as UTF-8, so a byte of the model's own name that is not UTF-8 becomes `_`.
+    The model stores this name as UTF-8. So if a byte of the model's own name is not UTF-8, this byte becomes `_`.
     """
     folder, model = os.path.split(path)
     name = os.path.join(folder, re.sub("[\udc80-\udcff]", "_", model))

@@ -1,12 +1,12 @@
-"""Count the memory that a file would take as a model, from its bytes and before they are parsed.
+"""Count the memory that the model in a file would take, before the file's bytes are parsed.
 
 protobuf makes an object for every node, and minorm makes a few more. So a node of two bytes in the file takes a
 thousand bytes of memory. This module therefore walks the bytes first, field by field and message by message, in
-protobuf's wire format. It skips long contents (the elements of a tensor) at once, and keeps only the ends of the
-messages around the current one.
+protobuf's wire format. The walk skips long contents, such as the elements of a tensor, in one step. It only remembers
+where each of the messages around the current field ends.
 
-A field begins with a tag, which holds the field's number and its kind. Then comes either a number, or a length and that
-many bytes.
+A field begins with a tag, which holds the field's number and its kind. After the tag follows either a number, or a
+length and as many bytes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ UNKNOWN = Field(0, 2)
 def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
     """Raise LoadError if a model would take far more memory than its file; the message begins with `what`.
 
-    max_bytes    the memory that the model may take; a number below the default changes nothing
+    max_bytes    the memory that the model may take; only a number above the default has an effect
     """
     most = max(FACTOR * len(contents) + SPARE, max_bytes if max_bytes > limits.ONNX else 0)
     try:
@@ -122,7 +122,7 @@ def footprint(contents: bytes, most: int) -> int:
 
 
 def _varint(contents: bytes, at: int) -> tuple[int, int]:
-    """Read a number in pieces of seven bits; return the number and the place of its end."""
+    """Read a number that is stored in pieces of seven bits; return the number and the index after its last byte."""
     number = 0
     for place in range(10):
         piece = contents[at + place]
@@ -137,7 +137,7 @@ def _varint(contents: bytes, at: int) -> tuple[int, int]:
 
 @functools.cache
 def messages() -> dict[int, Field]:
-    """Map the tags of a model's fields to the fields; a field that holds a message has the fields of this message."""
+    """Map the tag of each field of a model to its Field; the Field of a message lists the fields of this message."""
     known: dict[str, dict[int, Field]] = {}
     return _fields(onnx.ModelProto.DESCRIPTOR, known)
 
@@ -167,5 +167,5 @@ def _is_list(field: Any) -> bool:
 
 @functools.cache
 def max_memory_per_byte() -> int:
-    """Return the most memory that a byte of a file can take; a field has at least two bytes."""
+    """Return the most memory that one byte of a file can cause; the shortest field has two bytes."""
     return max(*PARTS.values(), TEXT, NUMBER, MESSAGE) // 2

@@ -1,8 +1,8 @@
 """Check the kind of each input of a node: floats, integers, bools, or a sequence of Tensors.
 
-ONNX lists types for each version. minorm accepts the kinds that any version of the operator takes for that input. For
-example, Relu accepts integers at every opset, although ONNX allows them only from version 14 on. But axes that are
-floats are an error.
+ONNX lists the allowed types of each version of an operator. minorm accepts a kind for an input if any version of the
+operator allows this kind. For example, Relu accepts integers at every opset, although ONNX allows integers only from
+version 14 on. Floats as axes are an error, because no version allows them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _kind_of_type(name: str) -> str:
 
 
 def check(operator: str, arguments: Sequence[Any]) -> None:
-    """Raise ValueError if an argument has a kind that the operator does not take, or that must match another's."""
+    """Raise ValueError if the operator does not take an argument's kind, or if two kinds differ that must be equal."""
     expected = places(operator)
     seen: dict[str, tuple[int, str]] = {}
     for i, value in enumerate(arguments):
@@ -90,7 +90,7 @@ def check(operator: str, arguments: Sequence[Any]) -> None:
 
 @functools.cache
 def _results(operator: str, since: int) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
-    """Return the possible kinds of each output, and the indices of the inputs that have the output's type."""
+    """Return a pair for each output: its possible kinds, and the indices of the inputs with the same type."""
     schema = onnx.defs.get_schema(operator, since, "")
     return tuple(
         (
@@ -128,7 +128,9 @@ def discrete(nodes: Iterable[Any], known: Mapping[str, Any]) -> set[str]:
 
 
 def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Map names to the dtypes that are certain, because a node fixes its result's type or keeps the type of an input.
+    """Map the names of values to their dtypes, for the values whose dtype is certain.
+
+    A dtype is certain if a node fixes the type of its result, or if the result keeps the certain type of an input.
 
     known    dtypes by name
     """
@@ -153,7 +155,7 @@ def types(nodes: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sources(node: Any) -> list[tuple[str, str | None]]:
-    """Return the outputs of a node that enters or ends a body, each with the input of the same type."""
+    """Return pairs for a node that enters or ends a body: an output, and the input of the same type (or None)."""
     places = [(name, node.body.source(place, node.enters)) for place, name in enumerate(node.outputs)]
     return [(name, None if place is None else node.inputs[place]) for name, place in places]
 

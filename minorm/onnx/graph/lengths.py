@@ -1,4 +1,4 @@
-"""Apply a caller's lengths: whole shapes of inputs, {"x": (1, 3, 48, 64)}, or lengths of free axes, {"h": 48}."""
+"""Apply the lengths that a caller gives, as shapes of inputs, {"x": (1, 3, 48, 64)}, or for free axes, {"h": 48}."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FREE = -1
 
 
 def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...] | None]:
-    """Return the shapes of all inputs, with the given lengths in place of the free ones.
+    """Return the shapes of all inputs, in which given lengths replace the free lengths.
 
     The length of a free axis goes to every axis of that name. A key that names both an input and an axis means the
-    input. If a length does not fit, a ValueError names it and its axis.
+    input. If a length does not fit, a ValueError names the length and its axis.
     """
     free = {n for dims in declared.values() for n in dims or () if isinstance(n, str)} - set(NAMELESS)
     wholes: dict[str, tuple[int, ...]] = {}
@@ -49,7 +49,10 @@ def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...
 
 
 def declared_of(entry: Any) -> tuple[int | str, ...] | None:
-    """Return the lengths that a ValueInfoProto declares: "" for a free axis without a name; None for a free rank."""
+    """Return the lengths that a ValueInfoProto declares; the length of an unnamed free axis is "".
+
+    Return None if the rank is free.
+    """
     kind = entry.type.tensor_type
     if not kind.HasField("shape"):
         return None
@@ -57,10 +60,10 @@ def declared_of(entry: Any) -> tuple[int | str, ...] | None:
 
 
 def length_of(dim: Any) -> int | str:
-    """Return the length of an axis in a file, or the name of a free axis; "" if it has no name.
+    """Return the length of an axis in a file, or the name of a free axis; "" for a free axis without a name.
 
-    -1 means a free axis too: older exporters, such as Paddle2ONNX 0.x, write -1, and onnxruntime reads it as a free
-    axis.
+    A length of -1 is also a free axis: older exporters, such as Paddle2ONNX 0.x, write -1, and onnxruntime reads -1 as
+    a free axis.
     """
     return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value != FREE else str(dim.dim_param)
 

@@ -1,8 +1,9 @@
 """Write nodes that compute, when the graph runs, a length that depends on free axes.
 
-If a tensor's shape has this length, the nodes read it there. Otherwise, a formula computes it from the free axes or
-from tensors' lengths: as a multiple, a half, a product of two lengths, or a product minus 1 (for an unbiased variance).
-A formula must fit every run.
+If a tensor's shape has this length, the nodes read the length from the shape. Otherwise, the nodes compute the length
+by a formula, from the free axes or from the lengths of tensors. The result of a formula is, for example, a multiple, a
+half, a product of two lengths, or a product minus 1 (for an unbiased variance). A formula must give the right length in
+every run of the model.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _free(g: Graph, name: str) -> Size:
 
 
 def _derived(g: Graph, size: Size) -> Value:
-    """Derive a length from tensors' lengths n, m: a * n + b, n // d, ceil(n / d), n minus such a quotient, n * m.
+    """Compute a length from tensors' lengths n and m, as a * n + b, n // d, ceil(n / d), n minus a quotient, or n * m.
 
     The lengths of the last tensor are tried first, because that tensor is being cut or padded.
     """
@@ -88,7 +89,7 @@ Compute = Callable[["Graph", "Value"], "Value"]
 
 
 def _line(whole: Size, size: Size) -> Compute | None:
-    """Match a * n + b; any two points are on a line, so three points are needed unless b is 0."""
+    """Find a and b with size = a * n + b; if b is not 0, this needs three points, because two are always on a line."""
     pairs = sorted(set(zip(whole.values, size.values, strict=True)))
     (n, m), (last, end) = pairs[0], pairs[-1]
     a = (end - m) // (last - n) if last != n else 0
@@ -104,9 +105,9 @@ def _line(whole: Size, size: Size) -> Compute | None:
 
 
 def _quotient(whole: Size, size: Size) -> Compute | None:
-    """Match (n + c) // d, where c is k * d, or k * d + d - 1 to round up.
+    """Find c and d with size = (n + c) // d, where c is k * d, or k * d + d - 1 to round up.
 
-    Three points are needed, unless `size` times d is `whole` in every run.
+    This needs three points, unless `size` times d is `whole` in every run.
     """
     pairs = sorted(set(zip(whole.values, size.values, strict=True)))
     (n, m), (last, end) = pairs[0], pairs[-1]
@@ -127,7 +128,7 @@ def _quotient(whole: Size, size: Size) -> Compute | None:
 
 
 def _rest(whole: Size, size: Size) -> Compute | None:
-    """Match n minus one of its quotients."""
+    """Find a quotient of n that, subtracted from n, gives `size`."""
     part = whole - size
     compute = _quotient(whole, part) if isinstance(part, Size) else None
     return None if compute is None else lambda g, n: g.add("Sub", n, compute(g, n))
@@ -137,9 +138,9 @@ def _rest(whole: Size, size: Size) -> Compute | None:
 
 
 def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequence[Length | Value]:
-    """Return the padding before and after an axis, which lengthens it from n to m; nodes compute padding that varies.
+    """Return the padding (before, after) that lengthens an axis from n to m; nodes compute padding that varies.
 
-    If m is the length of another tensor, the padding is the difference or its halves. If m is a multiple of the stride
+    If m is the length of another tensor, the padding is m - n or a half of m - n. If m is a multiple of the stride
     (the padding SAME), the padding depends only on n % stride.
     """
     if not isinstance(n, Size) or not (isinstance(low, Size) or isinstance(high, Size)):
@@ -157,7 +158,7 @@ def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequenc
 
 
 def _periodic(g: Graph, size: Length, of: Size) -> Length | Value:
-    """Write a look-up of `size` by the remainder of the length `of`; return `size` if it depends on more than that."""
+    """Write a table in which nodes look up `size` by a remainder of the length `of`; return `size` if no table fits."""
     pairs = set(zip(of.values, size.values, strict=True)) if isinstance(size, Size) else set()
     for period in PERIODS:
         table: dict[int, int] = {}

@@ -1,18 +1,18 @@
 """Limit the memory that a run of a loaded graph holds at once, so that a small file cannot ask for much.
 
-The budget counts the live results and the arrays that backward will need, but not weights and inputs. A view counts
-once, with the array that it refers to. Before a node allocates its result and intermediate arrays, it asks for ROOM
-times the memory of its largest input. If the file decides the size (Expand, Resize, an outer product), the node calls
-`Budget.fits`. While gradients are recorded, the node asks for RECORDED times as much, because backward will allocate
-gradients too.
+The budget counts the live results and the arrays that backward will need, but not weights and inputs. A view and the
+array that it refers to count once. Before a node allocates its result and intermediate arrays, the node asks the budget
+for ROOM times the memory of its largest input. If the file decides the size of the result (Expand, Resize, an outer
+product), the node asks for this size with `Budget.fits`. While gradients are recorded, the node asks for RECORDED times
+as much, because backward will allocate gradients too.
 
 A run may hold `max_bytes`. But the caller, not the file, chooses a large batch. So if `max_bytes` is at least the
-default, a run may also hold INPUTS times its inputs' bytes, and RECORDED times as much while gradients may be recorded.
-If `max_bytes` is smaller, large inputs raise this limit to SMALL bytes at most. For each byte that a run may hold, a
-convolution, product or pooling may take STEPS multiplications.
+default, a run may also hold INPUTS times the bytes of its inputs. This number is multiplied by RECORDED while gradients
+may be recorded. If `max_bytes` is smaller, large inputs raise the limit to SMALL bytes at most. The time has a limit
+too: for each byte that a run may hold, a convolution, product or pooling may take STEPS multiplications.
 
-All turns of all loops together have the same limit. In a loop, a node counts its multiplications plus TURN, or plus
-WORK for each element if that is more.
+The same limit holds for all turns of all loops together. In a loop, each node counts TURN multiplications in addition
+to its own, or WORK for each element if this number is larger.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MemoryBudget:
         self._known: dict[int, Any] = {}
 
     def expect(self, nbytes: int, what: str) -> None:
-        """Raise Excess, a ValueError, if this many more bytes may not be allocated."""
+        """Raise Excess, a ValueError, if the run may not allocate `nbytes` more bytes."""
         wanted = RECORDED * nbytes if self.recording else nbytes
         if self.held + wanted > self.allowed:
             of_what = f"{wanted} bytes{' with its gradient' if self.recording else ''}"
@@ -112,7 +112,10 @@ class MemoryBudget:
         self.expect(0, "what the graph holds")
 
     def before(self, arguments: Sequence[Any]) -> None:
-        """Ask for room for a node's results. Weights do not count, because they are only as large as the file."""
+        """Raise Excess if there is no room for a node's results.
+
+        Weights do not count, because they are only as large as the file.
+        """
         self.worked = 0
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.recording = is_grad_enabled() and any(x.requires_grad for x in tensors)
@@ -156,7 +159,7 @@ class MemoryBudget:
         self.expect(0, "what the graph holds")
 
     def tell(self, step: Any, arguments: Sequence[Any], results: Sequence[Any]) -> None:
-        """Call the watching function, if it exists, for a node that has run."""
+        """If a function watches the nodes of this thread, call this function for a node that has run."""
         if _active.see is not None:
             _active.see(step, arguments, results, self.worked)
 
@@ -175,12 +178,12 @@ class MemoryBudget:
 
 
 def arrays_of(values: Iterable[Any]) -> set[int]:
-    """Return the ids of the arrays that hold the numbers of Tensors."""
+    """Return the ids of the arrays in which the Tensors among `values` hold their numbers."""
     return {id(_owner(x.array)) for x in _flat(values)}
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
-    """Yield the Tensors among values and in sequences; None (an absent value, or a branch not taken) is skipped."""
+    """Yield the Tensors in `values` and in its sequences; skip None, which is an absent value or a branch not taken."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -189,7 +192,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _size(array: Any) -> int:
-    """Return the number of elements; axes of length 0 do not count, because a reduction can remove them."""
+    """Return the number of elements; an axis of length 0 counts as length 1, because a reduction can remove it."""
     return int(array.size) or math.prod(n for n in array.shape if n)
 
 
@@ -209,7 +212,7 @@ _active = _Active()
 
 
 def active() -> MemoryBudget | None:
-    """Return the budget of the run in this thread, or None."""
+    """Return the budget of the run in this thread; None if no run is open."""
     return _active.budget
 
 
@@ -242,7 +245,7 @@ def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int])
 
 @contextmanager
 def entered(budget: MemoryBudget) -> Iterator[MemoryBudget]:
-    """While the context is open, count the computations of graphs in this thread in `budget`."""
+    """While the context is open, let `budget` count what the graphs in this thread compute."""
     outer, _active.budget = _active.budget, budget
     try:
         yield budget

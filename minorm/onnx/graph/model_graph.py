@@ -1,9 +1,9 @@
-"""Build the graph of a file to write, from values and nodes, and check each node against ONNX's schemas.
+"""Build the graph that a file will hold, from values and nodes, and check each node against ONNX's schemas.
 
-Rules call `graph.add("Mul", a, b)`. The graph looks up the operator's schema at the model's opset. It refuses an
-operator that this opset lacks, an attribute of another version, or a type that the operator never took. So every
-written node is valid for its opset by construction. 16-bit floats that an operator does not take are computed in
-float32 and rounded once, as in minorm itself.
+Rules call `graph.add("Mul", a, b)`. The graph looks up the operator's schema at the model's opset. The graph refuses an
+operator that this opset lacks, an attribute that this version lacks, and a type that no version of the operator takes.
+So every written node is valid for its opset. If an operator does not take 16-bit floats, the nodes compute in float32
+and round once, as minorm itself does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BOOLEAN = frozenset(("And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less
 
 @dataclass(eq=False)
 class Value:
-    """A tensor of the graph. `array` holds the contents of a constant; `shape` is None while unknown."""
+    """A tensor of the graph. `array` holds the contents of a constant; `shape` is None if it is unknown."""
 
     shape: Shape | None
     dtype: np.dtype[Any]
@@ -86,7 +86,7 @@ class Result:
 
 @dataclass
 class Graph:
-    """Holds the nodes in order, and gives the rules the opset, the free axes and the results of the current call."""
+    """Holds the nodes in order; gives rules the opset, the free axes and the results of the call being written."""
 
     opset: int
     symbols: Symbols = field(default_factory=Symbols)
@@ -117,7 +117,7 @@ class Graph:
         shape   the output's shape, if it is not the broadcast shape of the inputs; a tuple of shapes for several
                 outputs
         dtype   the output's type, if it is not the type of the first input; a tuple for several outputs
-        also    attributes that are named like a parameter of this method: shape and dtype of the Random operators
+        also    attributes whose names are also parameters of this method, such as shape and dtype of RandomNormal
         Attributes that are None are left out.
         """
         attributes = {name: value for name, value in {**attributes, **(also or {})}.items() if value is not None}
@@ -161,8 +161,8 @@ class Graph:
     def vector(self, lengths: Sequence[Length | Value]) -> Value:
         """Write a 1-d int64 tensor of these lengths.
 
-        The tensor is a constant, or, if a length is free, nodes compute it from the inputs' shapes. A length may be a
-        Value that is already computed.
+        If all lengths are fixed, the tensor is a constant. If a length is free, nodes compute the tensor from the
+        inputs' shapes. A length may also be a Value that the graph has already.
         """
         if not any(isinstance(n, (Size, Value)) for n in lengths):
             return self.constant([int(n) for n in lengths], np.int64, "shape")  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ class Graph:
         return self._lengths[size]
 
     def current(self, buffer: Value) -> Value:
-        """Return a buffer's value after the calls written so far."""
+        """Return the Value that a buffer has after all calls that are written so far."""
         return self.updated.get(id(buffer), (buffer, buffer))[1]
 
     def update(self, buffer: Value, new: Value) -> None:
@@ -190,7 +190,7 @@ class Graph:
 
     @property
     def result(self) -> Result:
-        """Shape and type of the (first) result of the call being written."""
+        """The shape and type of the first result of the call that is being written."""
         return self.results[0]
 
     def warn(self, message: str) -> None:
@@ -199,17 +199,17 @@ class Graph:
             self.warnings.append(message)
 
     def has(self, operator: str, since: int = 1) -> bool:
-        """Return whether the model's opset has this operator, in this version or a newer one."""
+        """Return whether the model's opset has this operator in version `since` or a newer version."""
         return versions.exists(operator, self.opset) and versions.resolve(operator, self.opset) >= since
 
     # Undo the additions of a rule that raises RuleNotApplicable afterwards
 
     def mark(self) -> tuple[Any, ...]:
-        """Return the present state for `reset`."""
+        """Return a mark of the present state, to which `reset` can go back."""
         return len(self.nodes), len(self.warnings), dict(self._lengths), dict(self.updated)
 
     def reset(self, mark: tuple[Any, ...]) -> None:
-        """Restore the state at which `mark` was taken."""
+        """Go back to the state that the graph had when `mark` was made."""
         del self.nodes[mark[0] :], self.warnings[mark[1] :]
         self._lengths, self.updated = mark[2], mark[3]
 

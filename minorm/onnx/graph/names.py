@@ -1,4 +1,4 @@
-"""Collect all names in a model, from which new names must differ, and the names that nodes read."""
+"""Collect all names in a model, so that new names differ from these, and the names that nodes read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def names_of(model: Any) -> Iterable[str]:
 
 
 def reads_of(nodes: Any) -> set[str]:
-    """Return the names that are read by nodes, or by the nodes of graphs inside them."""
+    """Return the names that nodes read, or that the nodes of graphs inside these nodes read."""
     found: set[str] = set()
     for node in nodes:
         found.update(node.input)
@@ -40,16 +40,16 @@ def reads_of(nodes: Any) -> set[str]:
 
 
 def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
-    """Remove the entries for which `gone` is true from a protobuf list, whose remove() is quadratic."""
+    """Remove the entries for which `gone` is true from a protobuf list; the list's remove() takes quadratic time."""
     for index in range(len(entries) - 1, -1, -1):
         if gone(entries[index]):
             del entries[index]
 
 
 def refill(field: Any, messages: Iterable[Any]) -> None:
-    """Fill a protobuf list with copies of these messages, some of which may be its present entries.
+    """Fill a protobuf list with copies of messages, which may be entries of the same list.
 
-    Meanwhile each message is held as bytes, because a message outside a list takes a thousand bytes more.
+    The messages are held as bytes in between, because a message object outside a list takes a thousand bytes more.
     """
     contents = [message.SerializeToString() for message in messages]
     del field[:]

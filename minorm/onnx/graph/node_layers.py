@@ -1,4 +1,4 @@
-"""The modules of a loaded graph: one for each node that has a mode, and for each module that has weights."""
+"""The modules of a loaded graph: one for each node with a mode, and one for each module of the file with weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Sealed(Module):
-    """A module whose parts cannot be exchanged once it is sealed, because a run executes the file's nodes instead."""
+    """A module whose parts cannot be exchanged after `seal`, because a run executes the nodes of the file."""
 
     _sealed = False
 
@@ -47,11 +47,11 @@ class Sealed(Module):
 
 
 class Layer(Sealed):
-    """A layer's place in a loaded graph: it knows which tensors the layer uses, but the graph holds these tensors.
+    """A module of a loaded graph that lists the tensors of a layer; the graph itself holds these tensors.
 
-    `parameters()` and `buffers()` give the tensors of the place and of the places below. So `requires_grad_`, `freeze`
-    and an optimizer's parameter groups work on a place as on any module. With `recurse=False`, `parameters()` and
-    `buffers()` give nothing, because the place itself holds no tensors.
+    `parameters()` and `buffers()` give the tensors of this Layer and of the Layers below. So `requires_grad_`, `freeze`
+    and an optimizer's parameter groups work on a Layer as on any module. With `recurse=False`, `parameters()` and
+    `buffers()` give nothing, because the Layer itself holds no tensors.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Layer(Sealed):
     _operator = ""  # the operator of the first node that reads a tensor of this place
 
     def size(self) -> str:
-        """Return the shape of the first tensor, with which a `repr` begins; "" if the place has no tensors.
+        """Return the shape of the first tensor for the start of a `repr`; "" if the Layer has no tensors.
 
         The shape of a tensor with one axis is a plain number.
         """
@@ -70,18 +70,18 @@ class Layer(Sealed):
         return "" if shape is None else f"{shape[0] if len(shape) == 1 else tuple(shape)}, "
 
     def extra_repr(self) -> str:
-        """Show the operator, and its tensors with their shapes."""
+        """Return the name of the operator, and the tensors with their shapes."""
         tensors = [f"{printable(name)} {tuple(tensor.shape)}" for name, tensor in self.uses.items()]
         return ", ".join([self._operator, *tensors]) if self._operator else ", ".join(tensors)
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """Yield the Parameters of this place and of the places below, each once."""
+        """Yield the Parameters of this Layer and of the Layers below, each once."""
         for name, tensor in self._used(prefix, recurse):
             if isinstance(tensor, Parameter):
                 yield name, tensor
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """Yield the running statistics of this place and of the places below, each once."""
+        """Yield the running statistics of this Layer and of the Layers below, each once."""
         for name, tensor in self._used(prefix, recurse, LOCAL_BUFFER):
             if not isinstance(tensor, Parameter):
                 yield name, tensor
@@ -89,9 +89,9 @@ class Layer(Sealed):
     def state_dict(
         self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Return the tensors of this place and of the places below, detached.
+        """Return the detached tensors of this Layer and of the Layers below.
 
-        They share memory with the graph, so `load_state_dict` fills the graph's tensors.
+        These tensors share memory with the graph, so `load_state_dict` fills the graph's tensors.
         """
         entries = {} if destination is None else destination
         for name, tensor in self._used(prefix.removesuffix("."), recurse=True):
@@ -99,7 +99,7 @@ class Layer(Sealed):
         return entries
 
     def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
-        """Save only inserted layers below this place; the graph saves its own tensors under their names."""
+        """Save only the inserted layers below this Layer; the graph itself saves the tensors of the file."""
         for name, child in self._own(MODULE):
             child._save_below(destination, f"{path}.{name}", keep_vars)
 
@@ -107,11 +107,14 @@ class Layer(Sealed):
         return dict(self._used("", recurse=True))
 
     def to(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: ARG002  Module's
-        """Raise TypeError: all nodes of a graph compute in one type, on one device."""
+        """Raise TypeError, because all nodes of a graph compute in one type and on one device."""
         raise TypeError("Layer.to: the graph holds the tensors of this place; convert or move the whole graph")
 
     def _used(self, prefix: str, recurse: bool, *more: str) -> Iterator[tuple[str, Any]]:
-        """Yield the tensors of this place, of places below and of inserted layers; `more` names further kinds."""
+        """Yield the tensors of this Layer and of the modules below.
+
+        `more` names further kinds of tensors that inserted layers yield.
+        """
         seen: set[int] = set()
         for path, place in self._named_modules(prefix) if recurse else ():
             held = place.uses.items() if isinstance(place, Layer) else place._own(PARAMETER, BUFFER, *more)
@@ -123,7 +126,7 @@ class Layer(Sealed):
 
 @dataclass(frozen=True)
 class Statistics:
-    """How a layer keeps running statistics; `per_sample` is True for statistics of each sample (InstanceNorm)."""
+    """Says how a layer keeps running statistics; `per_sample` is True for statistics of each sample (InstanceNorm)."""
 
     per_sample: bool
     momentum: float | None
@@ -131,7 +134,7 @@ class Statistics:
 
 
 class StatisticsLayer(Layer):
-    """A normalization of a loaded graph that the metadata entry `minorm.statistics` describes."""
+    """A normalization of a loaded graph whose statistics the metadata entry `minorm.statistics` describes."""
 
     statistics: Statistics | None = None
     has_running_stats: bool = True  # True if it owns running statistics, as nn.BatchNorm2d does
@@ -139,14 +142,14 @@ class StatisticsLayer(Layer):
 
 @dataclass(frozen=True)
 class Written:
-    """How a file writes a normalization in nodes of other operators.
+    """Says how a file writes a normalization as nodes of other operators.
 
-    axes          the normalized axes; () for groups of channels
+    axes          the normalized axes; () if groups of channels are normalized
     groups        the shape with the groups on a separate axis, (N, num_groups, ...)
-    shape         the shape after the groups are joined again, in which 0 keeps a length; None for x's shape
-    weight, bias  the shapes in which the nodes read weight and bias; None if absent
+    shape         the shape that joins the groups again (a 0 keeps the length of x); None if it is the shape of x
+    weight, bias  the shapes in which the nodes read weight and bias; None for an absent one
     per_group     True if weight and bias have one number per group and are applied before the groups are joined
-    parts         the operator and the name of the result, for each node
+    parts         a pair for each node: its operator, and the name of its result
     """
 
     axes: tuple[int, ...] = ()
@@ -159,7 +162,7 @@ class Written:
 
 
 class NormLayer(Layer):
-    """A normalization of a loaded graph that its file writes as several nodes; the graph owns weight and bias."""
+    """A normalization that the file of a loaded graph writes as several nodes; the graph owns weight and bias."""
 
     def __init__(self, eps: float, how: Written) -> None:
         super().__init__()
@@ -168,10 +171,10 @@ class NormLayer(Layer):
 
     @property
     def weight(self) -> Parameter | None:
-        """The Parameter by which the layer multiplies; None if it has no weight."""
+        """The Parameter by which the layer multiplies; None if the layer has no weight."""
         return self.held.get(1)
 
     @property
     def bias(self) -> Parameter | None:
-        """The Parameter that the layer adds; None if it has no bias."""
+        """The Parameter that the layer adds; None if the layer has no bias."""
         return self.held.get(2)

@@ -1,4 +1,4 @@
-"""Give conversion rules access to a node on its way to another opset, and methods to change it.
+"""Give a conversion rule the node that it converts to another opset, and methods that change the node.
 
     @converts("Clip", 6, 11)                                       # from version 6 to 11: attributes become inputs
     def clip_11(d: NodeRewriter) -> None:
@@ -6,9 +6,10 @@
             if d.has(name):
                 d.feed(place, d.constant(d.take(name), d.elem(d.input(0)), name))
 
-A rule changes `d.node` in place, or puts other nodes before it (`emit`), after it (`divert`, then `after`), or in its
-place (`replace`). All rules emit nodes of one opset, LANGUAGE, whatever the target is; these nodes are then converted
-like all others. A rule that cannot convert raises RuleNotApplicable("why"); one error names all such nodes.
+A rule changes `d.node` in place. A rule can also add nodes before `d.node` (`emit`) or after `d.node` (`divert`, then
+`after`), or replace `d.node` by other nodes (`replace`). The added nodes have the opset LANGUAGE for every target, and
+are then converted to the target like all other nodes. A rule that cannot convert its node raises
+RuleNotApplicable("why"). One error names all these nodes.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Kinds = Mapping[str, Mapping[str, Kind]]  # kinds of the values of each graph, b
 
 
 class Values:
-    """The values that the nodes of one graph see, with their known types and shapes and fixed contents."""
+    """The values that the nodes of one graph can read, with their known types, shapes and fixed contents."""
 
     def __init__(self, kinds: Callable[[], Mapping[str, Kind]], taken: set[str], around: Values | None = None) -> None:
         self.kinds, self.taken, self.around = kinds, taken, around
@@ -63,7 +64,7 @@ class Values:
             values = values.around
 
     def kind(self, name: str) -> Kind:
-        """Return the known type and shape of a value; shape inference runs only if the graph does not tell them."""
+        """Return the known type and shape of a value; shape inference runs only if the graph does not give them."""
         for values in self.chain():
             if name in values.made:
                 return values.made[name]
@@ -73,7 +74,7 @@ class Values:
         return next((v.kinds()[name] for v in self.chain() if name in v.kinds()), Kind())
 
     def array(self, name: str) -> Any:
-        """Return the contents of a value that the file fixes, else None."""
+        """Return the contents of a value if the file fixes them; else None."""
         tensor = next((v.tensors[name] for v in self.chain() if name in v.tensors), None)
         if tensor is None:
             return next((v.folded()[name] for v in self.chain() if v.folded and name in v.folded()), None)
@@ -87,7 +88,7 @@ class Values:
 
 
 def fresh(hint: str, taken: set[str]) -> str:
-    """Return a name like `hint` that is not in `taken`, and add it there."""
+    """Return a name like `hint` that is not in `taken`, and add this name to `taken`."""
     name, number = hint, 1
     while name in taken:
         number += 1
@@ -98,7 +99,7 @@ def fresh(hint: str, taken: set[str]) -> str:
 
 @dataclass
 class NodeRewriter:
-    """A node with its surroundings. `since` is the version of the node now; `opset` is the target."""
+    """A node and the graph around it. `since` is the node's present version, and `opset` is the target."""
 
     node: Any  # a NodeProto; None once others replace it
     since: int
@@ -117,11 +118,11 @@ class NodeRewriter:
     # Questions of a rule
 
     def input(self, place: int) -> str:
-        """Return the name of an input, "" if it is left out."""
+        """Return the name of an input; "" if the input is left out."""
         return str(self.node.input[place]) if place < len(self.node.input) else ""
 
     def output(self, place: int) -> str:
-        """Return the name of an output, "" if it is left out."""
+        """Return the name of an output; "" if the output is left out."""
         return str(self.node.output[place]) if place < len(self.node.output) else ""
 
     def has(self, name: str) -> bool:
@@ -129,7 +130,10 @@ class NodeRewriter:
         return any(a.name == name for a in self.node.attribute)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute; if the node leaves it out, return the default of its version, or else `default`."""
+        """Return an attribute of the node.
+
+        For an absent attribute, return the default of the node's version, or `default` if this version has no default.
+        """
         found = next((a for a in self.node.attribute if a.name == name), None)
         if found is not None and found.ref_attr_name:
             raise RuleNotApplicable(f"its attribute {name} belongs to the function around it, {found.ref_attr_name}")
@@ -142,7 +146,7 @@ class NodeRewriter:
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
     def take(self, name: str, default: Any = None) -> Any:
-        """Return an attribute as `get` does, and remove it."""
+        """Return an attribute like `get`, and remove this attribute."""
         value = self.get(name, default)
         self.drop(name)
         return value
@@ -159,7 +163,7 @@ class NodeRewriter:
         return elem
 
     def shape(self, name: str) -> Shape:
-        """Return the lengths of a value; each length is a number, or, for a free axis, a name or None."""
+        """Return the lengths of a value: a number for a fixed axis, and a name or None for a free axis."""
         shape = self.kind(name).shape
         if shape is None:
             raise RuleNotApplicable(f"the number of axes of {name!r} is not known")
@@ -170,7 +174,7 @@ class NodeRewriter:
         return len(self.shape(name))
 
     def length(self, name: str, axis: int) -> int:
-        """Return the length of an axis; raise RuleNotApplicable if it is not fixed."""
+        """Return the length of an axis; raise RuleNotApplicable if the length is not fixed."""
         shape = self.shape(name)
         if not -len(shape) <= axis < len(shape):
             raise RuleNotApplicable(f"{name!r} has no axis {axis}")
@@ -180,11 +184,11 @@ class NodeRewriter:
         return n
 
     def array(self, place: int) -> Any:
-        """Return the contents of an input that the file fixes, else None."""
+        """Return the contents of an input if the file fixes them; else None."""
         return self.values.array(self.input(place)) if self.input(place) else None
 
     def absorb(self, place: int, what: str) -> Any:
-        """Return the contents of an input that the target version has as an attribute, and remove the input."""
+        """Remove an input that is an attribute in the target version, and return the input's contents."""
         array = self.array(place)
         if array is None:
             raise RuleNotApplicable(f"{what} is computed, and version {self.goal} needs it fixed")
@@ -197,7 +201,7 @@ class NodeRewriter:
     # Changes to the node
 
     def set(self, name: str, value: Any) -> None:
-        """Give the node an attribute; if the other attributes are in alphabetical order, so is the new one."""
+        """Set an attribute of the node; attributes that are in alphabetical order stay in this order."""
         self.drop(name)
         names = [a.name for a in self.node.attribute]
         place = next((i for i, n in enumerate(names) if n > name), len(names)) if names == sorted(names) else len(names)
@@ -210,7 +214,7 @@ class NodeRewriter:
             self.node.attribute.remove(attribute)
 
     def feed(self, place: int, name: str) -> None:
-        """Set an input; "" leaves it out."""
+        """Set an input; "" leaves the input out."""
         inputs = [*self.node.input, *[""] * (place + 1 - len(self.node.input))]
         inputs[place] = name
         while inputs and not inputs[-1]:
@@ -231,7 +235,7 @@ class NodeRewriter:
         return name
 
     def hold(self, tensor: Any) -> None:
-        """Put a tensor into the graph as a Constant, or as an initializer if Constant does not take its type."""
+        """Put a tensor into the graph as a Constant, or as an initializer if Constant does not take the type."""
         self.values.tensors[tensor.name] = tensor
         if self.opset >= 9 or tensor.data_type in CONSTANT_1:
             title = tensor.name if self.named else ""
@@ -246,25 +250,25 @@ class NodeRewriter:
         return self.constant(value, TensorProto.INT64, hint)
 
     def scalar(self, value: float, like: str, hint: str = "number") -> str:
-        """Add a number of the element type of another value; return its name."""
+        """Add a number of the element type of another value; return the name of the number."""
         return self.constant(value, self.elem(like), hint)
 
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node of the opset LANGUAGE in front of this one; return the name of its result.
+        """Add a node of the opset LANGUAGE in front of this node; return the name of the new node's result.
 
-        kind    the result's type and shape; needed unless they are the first input's type and the inputs' broadcast
-                shape
-        to      the name of the result, if it needs a certain name
-        elem    the type, for a Cast
+        kind    the type and shape of the result; left out if the result has the type of the first input and the
+                broadcast shape of the inputs
+        to      the name of the result, if the result needs a certain name
+        elem    the type to which a Cast converts
         """
         return self._emit(self.before, operator, inputs, attributes, attributes.pop("to", ""))
 
     def after(self, operator: str, *inputs: str, to: str, **attributes: Any) -> str:
-        """Add a node after this one; its result is named `to`."""
+        """Add a node after this node; the result of the new node is named `to`."""
         return self._emit(self.behind, operator, inputs, attributes, to)
 
     def divert(self, place: int, kind: Kind | None = None) -> str:
-        """Give an output a new name and return it; a node added later can read it and produce the old name."""
+        """Rename an output and return the new name; a node added later can compute the old name from the new one."""
         old = self.node.output[place]
         name = self.values.fresh(f"{old or self.label}_{self.node.op_type}")
         self.values.made[name] = kind or self.kind(old)
@@ -272,7 +276,7 @@ class NodeRewriter:
         return name
 
     def replace(self, operator: str, *inputs: str, place: int = 0, **attributes: Any) -> None:
-        """Add a node that makes this node's output `place`. Once all outputs are replaced, set `d.node = None`."""
+        """Add a node that computes output `place` instead of this node; after the last output, set `d.node = None`."""
         self._emit(self.before, operator, inputs, attributes, self.output(place))
 
     def _emit(self, where: list[Any], operator: str, inputs: Sequence[str], attributes: Any, to: str = "") -> str:
@@ -317,7 +321,7 @@ def is_node(node: Any) -> bool:
 
 
 def in_words(node: Any) -> str:
-    """Name a NodeProto for errors: `node 'conv_1' (Conv)`."""
+    """Return the words for a NodeProto in error messages: `node 'conv_1' (Conv)`."""
     return f"node {node.name or next(filter(None, node.output), '')!r} ({printable(node.op_type)})"
 
 
@@ -331,7 +335,7 @@ def graphs_of(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def path_of(function: Any) -> str:
-    """Return the name of a function in tables that also have the paths of graphs, such as `/3.then_branch`."""
+    """Return the key of a function for tables in which graphs have their paths as keys (`/3.then_branch`)."""
     return f"{function.domain}:{function.name}:{function.overload}"
 
 
@@ -349,7 +353,7 @@ def tensors_of(model: Any) -> Iterator[Any]:
 
 
 def constant_of(node: Any) -> Any:
-    """Return the TensorProto of a Constant node; None if its value is not numeric or is a function's attribute."""
+    """Return the TensorProto of a Constant node; None if the value is no number or a function's attribute."""
     if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     given = node.attribute[0]

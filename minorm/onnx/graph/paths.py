@@ -1,9 +1,9 @@
-"""Find the module that a node comes from, `layer1.0.conv1`, from the names and metadata that exporters write.
+"""Find the module that a node comes from (`layer1.0.conv1`) in the names and metadata that exporters write.
 
-PyTorch's older exporter names nodes after the modules around them, `/layer1/layer1.0/conv1/Conv`. Each part is the end
-of a module's path: its last word, with the numbers that follow the word. So a child of a Sequential repeats its
-parent's part. The newer exporter writes whole paths into the nodes' metadata. TensorFlow's names are plain,
-`model/conv1/Conv2D`, and so are minorm's, `layer1.0.conv1/Conv`.
+PyTorch's older exporter names nodes after the modules around them, `/layer1/layer1.0/conv1/Conv`. Each part is the last
+word of a module's path, with the numbers that follow this word. So the part for a child of a Sequential repeats the
+word of its parent. The newer exporter writes whole paths into the nodes' metadata. TensorFlow and minorm write whole
+paths as names: `model/conv1/Conv2D` and `layer1.0.conv1/Conv`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # TensorFlow puts such
 
 
 def of(node: Any) -> str:
-    """Return the path of the module that a NodeProto comes from; "" for the outermost or an unrecorded module."""
+    """Return the path of the module that a NodeProto comes from; "" for the outermost module or for no record."""
     scopes = _scopes(node)
     return of_name(node.name) if scopes is None else "".join(scopes[-2:-1])
 
 
 def call(node: Any) -> str:
-    """Return the call inside the module that a NodeProto comes from, `conv2d_3`; "" if it is not recorded."""
+    """Return the name of the call that made a NodeProto (`conv2d_3`); "" if the file does not record the call."""
     return "".join((_scopes(node) or [])[-1:])
 
 
 def _scopes(node: Any) -> list[str] | None:
-    """Return the path of each module around a node, and then the innermost call; None if the node does not say it."""
+    """Return the paths of the modules around a node, then the innermost call; None if the node has no such record."""
     for entry in node.metadata_props:
         if entry.key == SCOPES and isinstance(entry.value, str) and len(entry.value) <= LONGEST:
             return ["".join(found) for found in _QUOTED.findall(entry.value)]
@@ -58,5 +58,5 @@ def uncalled(path: str) -> str:
 
 
 def prefix(name: str) -> str:
-    """Return the part of a tensor's name before its last dot: the path of its module, if a person named it."""
+    """Return the part of a tensor's name before the last dot, which in names by people is the path of a module."""
     return name.rpartition(".")[0]

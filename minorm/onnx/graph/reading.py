@@ -1,4 +1,4 @@
-"""Give reading rules a node of the file, with its attributes, their defaults and its constant inputs.
+"""Give a reading rule a node of the file, with the attributes, the default values and the constant inputs.
 
     @reads("Elu", since=1)
     def read_elu(node):
@@ -62,9 +62,9 @@ class Node:
     # Questions of rules
 
     def __getitem__(self, attribute: str) -> Any:
-        """Return an attribute as a Python value: from the file, else the default of this version, else None.
+        """Return an attribute as a Python value; if the file does not give it, return the default or None.
 
-        A float is the shortest decimal that names the file's float32: 0.1, and not 0.10000000149011612.
+        A float is returned as the shortest decimal with the same float32: 0.1, and not 0.10000000149011612.
         """
         if attribute in self.attributes:
             return self.attributes[attribute]
@@ -83,7 +83,7 @@ class Node:
         return place < len(self.inputs) and self.inputs[place] != ""
 
     def wants(self, place: int) -> bool:
-        """Return whether another node or an output reads output `place`."""
+        """Return whether another node reads output `place`, or the graph returns this output."""
         return place < len(self.outputs) and self.outputs[place] in self.used
 
     def constant(self, place: int) -> Any:
@@ -97,17 +97,17 @@ class Node:
     def fits(self, shape: Sequence[int], dtype: Any) -> None:
         """Raise an error if an array of this shape may not be allocated.
 
-        A rule calls this where a small file can ask for much memory.
+        A rule calls this method if a small file can ask for much memory.
         """
         self.budget.fits(shape, dtype)
 
     def check_work(self, *steps: int) -> None:
-        """Raise an error if the product of `steps` is more multiplications than may run; like `fits`, but for time."""
+        """Raise an error if the product of `steps`, the number of multiplications, is above the limit of a run."""
         self.budget.check_work(math.prod(steps))
 
     @property
     def scope(self) -> str:
-        """The path of the module that minorm exported the node from."""
+        """The path of the module from which minorm exported the node."""
         return self.name.rpartition("/")[0]
 
     def __str__(self) -> str:
@@ -142,7 +142,7 @@ def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
 
 
 def attribute_values(given: Mapping[str, Any], what: str, folder: str | None, budget: Budget) -> dict[str, Any]:
-    """Convert AttributeProtos to Python values, by name; tensors become arrays, and subgraphs stay unchanged."""
+    """Map the names of AttributeProtos to Python values; tensors become arrays, and subgraphs stay unchanged."""
     return {
         name: attribute_value(attribute, f"attribute {name!r} of {what}", folder, budget)
         for name, attribute in given.items()

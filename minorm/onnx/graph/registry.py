@@ -1,8 +1,8 @@
 """Register the rules that write calls as ONNX nodes, read nodes, convert them to other versions and set their mode.
 
-A rule is registered with its operator and the first version that it applies to; it applies until the next version with
-a separate rule. A rule without a version applies to all versions. An operator's file holds writer and reader side by
-side, and old versions beside new versions.
+A rule is registered with an operator and the first version of this operator that the rule applies to. The rule also
+applies to later versions, until a version that has another rule. A rule without a version applies to all versions. The
+rules that write and read an operator are in the same file, for old and new versions.
 
     @writes(F.batch_norm, "BatchNormalization", since=14)           # used from opset 14 on, for versions 14 and 15
     def write_14(g, x, running_mean, running_var, weight, bias, training, momentum, eps): ...
@@ -10,27 +10,28 @@ side, and old versions beside new versions.
     @writes(F.batch_norm, "BatchNormalization", since=7)            # used at opset 7 to 13, for versions 7 and 9
     def write_7(g, x, ...): ...
 
-    @lowers(F.batch_norm)                                           # tried after those, at every opset
+    @lowers(F.batch_norm)                                           # tried after these two rules, at every opset
     def lower(g, x, ...): ...
 
     @reads("BatchNormalization", since=14, fixed=(3, 4))            # what the importer calls for such a node
     def read_14(node): ...
 
-A tuple of versions means exactly these versions: since=(6,) ends where version 13 begins, even if 13 has no rule.
+A tuple of versions means exactly these versions: a rule with since=(6,) does not apply to version 13, even if no other
+rule applies to version 13.
 
 A writing rule gets the graph and the call's arguments under the names of the function's parameters, with a `Value` for
-each Tensor; it returns the Value (or the tuple of Values) of the call's result. It raises `RuleNotApplicable` if it
-cannot write the call (ONNX cannot express an option, say). Then the writer tries the next rule: first the rules of
-`writes` in their order, then the rules of `lowers`. If all rules raise it, the writer writes the calls made inside this
-call.
+each Tensor. The rule returns the Value of the call's result, or a tuple of Values. A rule that cannot write the call,
+for example because ONNX cannot express an option, raises `RuleNotApplicable`. Then the writer tries the next rule:
+first the rules of `writes` in their order, then the rules of `lowers`. If all rules raise `RuleNotApplicable`, the
+writer writes the calls that were made inside this call.
 
 A reading rule gets a `reading.Node` and returns the function or Module that computes the node. This function takes the
 node's inputs as Tensors (None for an absent input) and returns a Tensor, or a tuple for several outputs. `fixed` lists
 the inputs through which no gradient flows (Clip's bounds, Resize's scales; EVERY for all). An initializer that only
 such inputs read stays a constant and does not become a Parameter.
 
-A converting rule takes a node from one version of its operator to the next, up or down, by the methods in
-node_rewriter.py. Version 0 means that the operator did not exist yet.
+A converting rule changes a node from one version of its operator to the next or the previous version, with the methods
+in node_rewriter.py. Version 0 means that the operator did not exist yet.
 
     @converts("Clip", 6, 11)                                        # attributes become inputs
     @converts("Gelu", 20, 0)                                        # written in older operators
@@ -38,13 +39,13 @@ node_rewriter.py. Version 0 means that the operator did not exist yet.
 
 Steps that change neither signature nor meaning need no rule (conversion/steps.py).
 
-A mode rule gives a node its version's form for training or for inference:
+A mode rule changes a node to the form that the node's version has for training or for inference:
 
     @sets_mode("Dropout")                                           # at every version
     def mode(d, trains, updates, statistics): ...
 
-`updates` asks for new running statistics; `statistics` has the names of the present ones. The rule returns the names of
-the new running mean and variance, or ().
+If `updates` is True, the node must also compute new running statistics. `statistics` has the names of the present
+statistics. The rule returns the names of the new running mean and variance, or () if the node does not compute them.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 @dataclass(frozen=True)
 class Writer:
-    """A rule that writes calls of `target` as `operator` in its versions `since`; operator None means any operators."""
+    """A rule that writes calls of `target` as versions `since` of `operator`; None stands for any operators."""
 
     target: Any
     operator: str | None
@@ -91,7 +92,7 @@ class Writer:
         )
 
     def fits(self, opset: int) -> bool:
-        """Return whether the rule applies to the operator's version in force at `opset`."""
+        """Return whether the rule applies to the version of the operator that `opset` uses."""
         if self.operator is None:
             return True
         return versions.exists(self.operator, opset) and versions.resolve(self.operator, opset) in self.versions()
@@ -121,7 +122,7 @@ MODES: dict[str, Rule] = {}  # by operator
 
 
 def writes(target: Any, operator: str, since: Since = None) -> Callable[[AnyRule], AnyRule]:
-    """Register a rule that writes calls of `target` as `operator`, from its version `since` on."""
+    """Register a rule that writes calls of `target` as `operator`, from version `since` of the operator on."""
     return _register(target, operator, _checked(operator, since))
 
 
@@ -141,7 +142,7 @@ def _register(target: Any, operator: str | None, since: int | tuple[int, ...]) -
 def reads(
     operator: str, since: Since = None, fixed: Container[int] | Callable[[Any], Container[int]] = ()
 ) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that reads nodes of `operator` from its version `since` on."""
+    """Register the rule that reads nodes of `operator`, from version `since` of the operator on."""
     begins, rules = _checked(operator, since), _READ.setdefault(operator, {})
 
     def add(rule: AnyRule) -> AnyRule:
@@ -155,7 +156,7 @@ def reads(
 
 
 def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that converts an operator from version `old` to `new`; any two if `old` is None."""
+    """Register the rule that converts an operator from version `old` to `new`; None as `old` means any versions."""
     key = operator if old is None else (operator, old, new)
     if key in CONVERTERS:
         raise ValueError(f"{key} has a rule already: {CONVERTERS[key].__name__}")
@@ -168,7 +169,7 @@ def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[A
 
 
 def sets_mode(operator: str) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that gives nodes of `operator` their form in training, or in inference."""
+    """Register the rule that changes nodes of `operator` to their form for training or for inference."""
 
     def add(rule: AnyRule) -> AnyRule:
         MODES[operator] = rule
@@ -178,7 +179,7 @@ def sets_mode(operator: str) -> Callable[[AnyRule], AnyRule]:
 
 
 def _checked(operator: str, since: Since) -> int | tuple[int, ...]:
-    """Return `since`, or the first version if it is None; raise ValueError if it names an unpublished version."""
+    """Return `since`, or the first version if `since` is None; raise ValueError for an unpublished version."""
     published = versions.PUBLISHED.get(operator, ())
     since = published[0] if since is None and published else since
     unknown = set(since if isinstance(since, tuple) else (since,)) - set(published)
@@ -188,7 +189,7 @@ def _checked(operator: str, since: Since) -> int | tuple[int, ...]:
 
 
 def _covered(operator: str, since: int | tuple[int, ...], rivals: Iterable[int | tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the versions that a rule applies to, given the versions at which other rules begin (`rivals`)."""
+    """Return the versions that a rule applies to; `rivals` are the versions at which other rules begin."""
     if isinstance(since, tuple):
         return since
     later = min((begin for begin in rivals if isinstance(begin, int) and begin > since), default=versions.NEWEST + 1)
@@ -202,7 +203,7 @@ def writers(target: Any, opset: int) -> list[Rule]:
 
 
 def absent(target: Any, opset: int) -> list[str]:
-    """List the operators that could write a call of `target` at a newer opset, as reasons for an error."""
+    """Return the reasons for an error: the operators that could write a call of `target` at a newer opset."""
     found = [writer for writer in WRITERS.get(target, ()) if not writer.fits(opset)]
     return [f"it is {w.operator} of opset {w.versions()[0]} on; the model's opset is {opset}" for w in found]
 
@@ -216,7 +217,7 @@ def reader(operator: str, opset: int) -> Reader:
 
 
 def why_not(operator: str, domain: str, opset: int) -> str:
-    """Return the reason why minorm does not read nodes of this operator; "" if it does."""
+    """Return the reason why minorm does not read nodes of this operator; "" if minorm reads them."""
     if domain:
         return f"domain {domain!r} is not ONNX's own, and the file defines no such function"
     if not opset:

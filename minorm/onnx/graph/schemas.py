@@ -1,4 +1,4 @@
-"""Check a node against its operator's schema: the number of inputs and outputs, which of them are left out, and the
+"""Check a node against its operator's schema: the number of inputs and outputs, the inputs that are left out, and the
 names of attributes. `load` checks the nodes that it has parsed; `convert` checks the NodeProtos of the file.
 """
 
@@ -13,7 +13,7 @@ OPTIONAL = OpSchema.FormalParameterOption.Optional
 
 
 def misfit(schema: Any, inputs: Sequence[str], outputs: Sequence[str], attributes: Collection[str]) -> str:
-    """Return why a node does not fit this version, as the end of a sentence about the node; "" if it fits."""
+    """Return why a node does not fit this version, in words such as "lacks input 1, B"; "" if the node fits."""
     for kind, names, formal, least, most in (
         ("input", inputs, schema.inputs, schema.min_input, schema.max_input),
         ("output", outputs, schema.outputs, schema.min_output, schema.max_output),

@@ -1,4 +1,4 @@
-"""Group the calls in a trace by the module, or the node of a loaded graph, that makes these calls."""
+"""Group the calls in a trace by the module that makes the calls, or by the node of a loaded graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scope:
     path: str
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `function` and return its result; an open trace shows the calls that it makes under this path."""
+        """Call `function` and return its result; an open trace lists the calls inside `function` under this path."""
         outer = trace.state.calls
         if outer is None:
             return function(*args, **kwargs)
@@ -33,7 +33,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Embedded(Scope):
-    """The entry for a loaded graph inside another module; export can write this graph as it is in its file."""
+    """The entry for a loaded graph inside another module; export can copy the nodes of the graph's file."""
 
     module: Any
 
@@ -43,7 +43,7 @@ class Loop:
 
     @classmethod
     def call(cls, function: Callable[..., Any], *args: Any) -> Any:
-        """Call `function` and return its result; an open trace does not show its calls."""
+        """Call `function` and return its result; an open trace does not list the calls inside `function`."""
         outer, trace.state.calls = trace.state.calls, None
         try:
             result = function(*args)

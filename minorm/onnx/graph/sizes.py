@@ -1,8 +1,8 @@
-"""Compute with lengths of free axes: a Size holds the length that each run of the model has shown.
+"""Compute with lengths of free axes: a Size holds the length that an axis had in each run of the model.
 
 A trace shows only numbers: an axis of length 64 may be 4 images times 16 rows, or just 64. So the model runs several
-times. In each further run, one free axis (the batch, say) has another length. Every length becomes the tuple of its
-values in these runs:
+times. In each further run, one free axis, such as the batch, has another length. For every axis, a tuple holds the
+lengths in all runs:
 
     batch 4, then 6:      (4, 6)  is `batch`       (64, 96)  is `16*batch`       64  is fixed, a plain int
 
@@ -82,7 +82,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 @dataclass(frozen=True)
 class Formula:
-    """A Size in terms of the free axes: constant + sum of factor[name] * name, or factor * the product of names."""
+    """A formula for a Size: constant + the sum of factor[name] * name, or factor * the product of free axes."""
 
     constant: int = 0
     terms: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -98,8 +98,8 @@ class Formula:
 
 @dataclass
 class Symbols:
-    """The free axes. Axis `names[i]` had length `base[i]` in most runs; for each length in `others[i]` there was one
-    run with that length.
+    """The free axes. Axis `names[i]` had length `base[i]` in most runs; for each length in `others[i]`, one more run
+    was made.
     """
 
     names: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class Symbols:
         return [(i, n) for i, lengths in enumerate(self.others) for n in lengths]
 
     def size(self, index: int) -> Length:
-        """Return the length of the free axis `index` itself."""
+        """Return the length of the free axis number `index`."""
         return size_of([self.base[index], *(n if i == index else self.base[index] for i, n in self.runs)])
 
     def followed(self, size: Size) -> list[int]:
@@ -122,7 +122,7 @@ class Symbols:
         return sorted(set(moved))
 
     def formula(self, size: Size) -> Formula | None:
-        """Return `size` as a Formula of the free axes; None if it has no such formula (a strided length, say)."""
+        """Return `size` as a Formula of the free axes; None if no Formula fits, for example after a stride."""
         first, moved = size.values[0], self.followed(size)
         seen = [(i, n, value) for (i, n), value in zip(self.runs, size.values[1:], strict=True) if i in moved]
         divisor = math.prod(self.base[i] for i in moved)
@@ -138,7 +138,7 @@ class Symbols:
         return Formula(first - factor * self.base[moved[0]], ((factor, (self.names[moved[0]],)),))
 
     def at(self, length: Length, lengths: Mapping[str, int]) -> int | None:
-        """Return the value of `length` if the free axes have these lengths; None if it has no formula."""
+        """Return the value of `length` if the free axes have these lengths; None if `length` has no formula."""
         if not isinstance(length, Size):
             return length
         formula = self.formula(length)

@@ -37,13 +37,13 @@ class Step:
 
     @property
     def place(self) -> str:
-        """The module that the node comes from, or else the node's name, or else its first output's name."""
+        """The path of the node's module; without a path, the name of the node or of its first output."""
         return self.module or self.node or next(filter(None, self.names), "")
 
     def run(self, values: list[Any], dtype: Any = None) -> tuple[Any, ...]:
         """Compute and store the outputs, unless the node is in a branch that is not taken; return the results.
 
-        dtype    the type of the float inputs, if the graph was converted after loading
+        dtype    the float type to which the graph was converted after loading; None if it was not converted
         """
         results: tuple[Any, ...] = ()
         if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.conditions):
@@ -84,7 +84,7 @@ class Step:
         return results
 
     def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
-        """Compute the results; first move constants to the GPU if another argument is on it and the operation needs it.
+        """Compute the results; if the operation needs all its arguments on one GPU, move the constants there first.
 
         Constants that the operation itself reads, such as shapes and axes, stay on the CPU.
         """
@@ -97,7 +97,7 @@ class Step:
         return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
 
     def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
-        """Compute the results without a trace; return None for floats, because they may be any function of a length."""
+        """Compute the results outside the trace; return None for floats, which may be any function of a length."""
         outer, trace.state.calls = trace.state.calls, None
         try:
             results = _as_tuple(self.operation(*arguments))
@@ -117,7 +117,7 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def unconverted(steps: Sequence[Step]) -> set[int | None]:
-    """Return the slots that some step reads in the file's type."""
+    """Return the slots whose values at least one step reads in the type of the file."""
     kept = {step.inputs[place] for step in steps for place in step.precise}
     return kept | {slot for step in steps if step.silent for slot in step.inputs}
 

@@ -1,6 +1,6 @@
 """Convert a TensorProto to an array, after checking its type, shape and byte count against each other.
 
-If the contents are in another file, it must be an ordinary file inside the model's folder.
+If the contents are in another file, this file must be an ordinary file inside the model's folder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ALL_FIELDS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_
 
 
 class Budget:
-    """Limits the bytes that a model may take: code asks before it allocates, and an error is raised above the limit."""
+    """Limits the bytes that a model may take: code asks the Budget before it allocates memory."""
 
     def __init__(self, limit: int = limits.ONNX) -> None:
         self.limit = limit
@@ -52,7 +52,7 @@ class Budget:
         self.computed = 0  # bytes of constants that were computed while the file was loaded
 
     def take(self, nbytes: int, what: str) -> None:
-        """Count `nbytes` that stay allocated."""
+        """Count `nbytes` bytes that stay allocated; raise LoadError above the limit."""
         if self.taken + nbytes > self.limit:
             raise LoadError(
                 f"load: {what} takes {nbytes} bytes, which together with {self.taken} bytes before it is more than "
@@ -73,12 +73,12 @@ class Budget:
         (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).check_work(steps)
 
     def folding(self) -> AbstractContextManager[Any]:
-        """Limit the constants computed while the file is loaded, in proportion to the file's tensors."""
+        """Limit the size of the constants that are computed during loading, in proportion to the file's tensors."""
         most = min(self.limit, FOLDED * (self.taken - self.computed) + SPARE)
         return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 
     def check_left_to_run(self, needed: int, what: str) -> None:
-        """Raise LoadError if a run could not hold a value either; a node that reads it asks for ROOM times as much."""
+        """Raise LoadError if no run can read a value, because a node asks for ROOM times the memory of its input."""
         if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(
                 f"load: {what}: it would take {needed} bytes, and {memory_budget.ROOM} times as many where it is read, "
@@ -87,12 +87,12 @@ class Budget:
             )
 
     def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
-        """Open a run with the limits of memory_budget.py."""
+        """Open a run that has the limits of memory_budget.py."""
         return memory_budget.run(self.limit, self.computed, inputs, weights)
 
 
 def text(value: Any, what: str) -> str:
-    """Return `value` if it is text; raise LoadError for bytes: protobuf gives bytes for text that is not UTF-8."""
+    """Return `value` if it is text; raise LoadError for bytes, which protobuf gives for text that is not UTF-8."""
     if not isinstance(value, str):
         raise LoadError(f"load: {what} is no UTF-8 text: {value[:40]!r}")
     return value
@@ -166,7 +166,10 @@ def _from_bytes(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 def _typed(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> Any:
-    """Convert elements that protobuf holds as numbers, in pieces: a Python number takes more memory than an element."""
+    """Convert elements that protobuf holds as numbers.
+
+    One piece is converted at a time, because a Python number takes more memory than an element.
+    """
     held = dtypes.uint16 if dtype in dtypes.HALVES else dtype  # 16-bit floats are stored as bits
     found = np.empty(len(values), held)
     for start in range(0, len(values), CHUNK):
@@ -228,7 +231,7 @@ def _whole(text: str | None, default: int, key: str, what: str) -> int:
 
 
 def _external_path(folder: str, location: str, what: str) -> str:
-    """Return the path of an external file below `folder`; a link must lead to a place that the folder allows."""
+    """Return the path of an external file below `folder`; a link must lead into one of the folder's `roots`."""
     if len(location) > LONGEST:
         raise LoadError(f"load: {what} lies in {location[:80]!r}..., a path of {len(location)} characters; expected at "
                         f"most {LONGEST}")  # fmt: skip
@@ -248,7 +251,7 @@ def _external_path(folder: str, location: str, what: str) -> str:
 
 
 def _behind_link(folder: str, path: str, what: str, location: str) -> str:
-    """Return a link's real path, which must be in a folder that the caller names or to which the model's link leads."""
+    """Return the real path of a link; raise LoadError if this path is outside the folder's `roots`."""
     real = os.path.realpath(path)
     if not any(holds(root, real) for root in getattr(folder, "roots", ())):
         raise _is_link(what, location, real)

@@ -1,12 +1,12 @@
-"""Find the version of an ONNX operator at an opset, from a table of the opsets with a new version of the operator.
+"""Find the version of an ONNX operator at an opset, in a table of the opsets that changed the operator.
 
-A node gives only its name, `BatchNormalization`; the model's opset decides which version defines it. The version in
-force is the newest one published at or before that opset, its *since-version*:
+A node gives only the name of its operator, `BatchNormalization`. The model's opset decides which version of the
+operator is in force. This is the newest version that was published at or before this opset, the *since-version*:
 
     resolve("BatchNormalization", 13) == 9        resolve("BatchNormalization", 20) == 15
 
-The table is minorm's own, so reading it does not need the onnx package; a test compares every entry with `onnx.defs` at
-every opset.
+minorm has its own table, so that a look-up does not need the onnx package. A test compares every entry with `onnx.defs`
+at every opset.
 """
 
 from __future__ import annotations
@@ -240,5 +240,5 @@ def exists(operator: str, opset: int) -> bool:
 
 
 def ir_version(opset: int) -> int:
-    """Return the ir_version to write for `opset`: that of the onnx release that introduced it, but at least 4."""
+    """Return the ir_version to write: the one of the onnx release that introduced `opset`, but at least 4."""
     return next((ir for since, ir in _IR_VERSIONS if opset >= since), 4)

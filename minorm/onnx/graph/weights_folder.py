@@ -1,4 +1,4 @@
-"""Represent the folder of a model, where its weight files are, and the folders to which links may lead."""
+"""Represent the folder of a model and its weight files, and the folders to which links may lead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Folder(str):
 
     @classmethod
     def of(cls, model: Any, external_root: Any = None) -> Folder:
-        """Return the folder of a model's path. If the model is itself a link, as in a hub's cache, links in the folder
+        """Return the folder of a model's path. If the model file is a link (in a hub's cache, say), links in the folder
         may also lead to the folder of the real model file.
 
         external_root    another folder to which links may lead
@@ -50,7 +50,7 @@ def holds(folder: str, path: str) -> bool:
 
 
 def advice(real: str) -> str:
-    """Return advice that names the option that allows a link's target."""
+    """Return the advice for an error about a link: the option that allows the target of the link."""
     root = os.path.dirname(real)
     return (
         f"expected an ordinary file. If you trust what lies in {root!r}, write load(path, external_root={root!r}), or "

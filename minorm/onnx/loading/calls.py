@@ -1,7 +1,7 @@
-"""Find the BatchNormalization nodes of a graph that are calls of one layer.
+"""Find the BatchNormalization nodes of a graph that come from several calls of one layer.
 
-In a training graph, the second node reads the statistics that the first one has updated. `chain` lets the second node
-read the layer's own statistics instead, so both nodes follow train() and eval().
+In a training graph, the node of the second call reads the statistics that the node of the first call has updated.
+`chain` lets the second node read the statistics of the layer instead. Then train() and eval() work on both nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from minorm.onnx.graph.reading import Node
 
 
 def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
-    """Give each further call the first call's statistics as inputs 3 and 4; return the first nodes by the calls' ids.
+    """Let the node of each later call read the statistics that the node of the first call reads.
+
+    The statistics are inputs 3 and 4. Return a mapping from the id of each later node to the first node.
 
     held    the names of the values that the file holds
     """
@@ -34,7 +36,7 @@ def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
 
 
 def _call_before(node: Node, made: Mapping[str, tuple[Node, int]]) -> Node | None:
-    """Return the node that computes the running mean and variance with which `node` starts."""
+    """Return the node that computes the running mean and variance that `node` reads; None if there is no such node."""
     mean, var = (made.get(name, (None, 0)) for name in node.inputs[3:5])
     same = mean[0] is var[0] and (mean[1], var[1]) == (1, 2)
     return mean[0] if same and mean[0] is not None and mean[0].conditions == node.conditions else None

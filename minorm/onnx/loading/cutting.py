@@ -1,7 +1,7 @@
 """Find where to cut a graph in front of nodes that minorm does not have: `load(..., outputs=[...])`.
 
-A cut graph can give every value that does not depend on such a node. We propose the values that the missing nodes read.
-If one of these values is computed from another, we propose only the later one.
+A cut graph can return every value that does not depend on a missing node. We propose the values that the missing nodes
+read. If one of these values depends on another one, we propose only the value that is computed later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SIZES = frozenset(("Shape", "Size"))
 def values(
     nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str], missing: Collection[Node]
 ) -> list[str]:
-    """Return the names of the last values that depend on the inputs but not on `missing`, in the order of the file."""
+    """Return the names, in the file's order, of the last values that depend on the inputs but not on `missing`."""
     lost, live = set[str](), set(inputs)
     missed = {id(node) for node in missing}
     good: list[Node] = []

@@ -1,9 +1,9 @@
-"""Flatten a model to one list of nodes: write its functions, the branches of If and the bodies of loops in place.
+"""Flatten a model to one list, which also has the nodes of functions, of the branches of If and of the bodies of loops.
 
-Values inside a call are named after the call: `call/value`. The nodes of a branch carry the condition under which they
-run (`conditions`). An If after them picks the results of one branch. The body of a Loop or Scan is placed between two
-nodes (`Body`). The depth of the nesting and the number of nodes have limits, so that a small file cannot ask for
-billions of nodes.
+The names of values inside a call begin with the name of the call: `call/value`. The nodes of a branch have a condition
+under which they run (`conditions`). An If after these nodes picks the results of one branch. The body of a Loop or Scan
+is between two nodes (`Body`). The depth of the nesting and the number of nodes have limits, so that a small file cannot
+ask for billions of nodes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 
 class Home(NamedTuple):
-    """Locates a value of the flat list in the file: its body, its name there, and the call or branch around it."""
+    """Says where in the file a value of the flat list is: in which graph, under which name, in which call or branch."""
 
     path: str  # as conversion/rewriting.py names bodies: "/3.then_branch", or "domain:name:overload" of a function
     name: str
@@ -46,8 +46,8 @@ class Layout:
     """Records how the bodies of a file became one list, so that each value can be found in the file.
 
     A context is the label of the call, branch or loop around a node; "" is the graph itself.
-    homes     the values in functions and branches, by their flat names
-    labels    the name of a call or an If, by its context and its index there
+    homes     where the values in functions and branches are, by their names in the flat list
+    labels    the label of a call or an If, by its context and its index in this context
     around    the context of a call or branch -> the context around it
     """
 
@@ -58,7 +58,7 @@ class Layout:
 
 @dataclass
 class _Place:
-    """Describes where the nodes being written are: in the model itself, a call, a loop, or a branch of an If."""
+    """Describes where in the model the current nodes are: in its graph, a call, a loop, or a branch of an If."""
 
     label: str
     path: str
@@ -75,7 +75,10 @@ class _Place:
 
 
 class _Nest(NamedTuple):
-    """Describes a node that holds nodes: a call of a function, an If, a Loop or a Scan, with names of the flat list."""
+    """Describes a node that holds nodes: a call of a function, an If, a Loop or a Scan.
+
+    The names of its inputs and outputs are those of the flat list.
+    """
 
     operator: str
     label: str
@@ -149,7 +152,7 @@ class Flattener:
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
 
     def _expanded(self, key: Key, proto: Any, attributes: dict[str, Any], place: _Place) -> Key:
-        """Make minorm's function for this node and return its key; if there is no such function, return `key`."""
+        """Make the function into which minorm expands a node, and return the function's key; else return `key`."""
         if key in self.functions or key[:2] not in expansions.EXPANSIONS:
             return key
         flat = [self._name(name, place) for name in proto.input]
@@ -173,7 +176,7 @@ class Flattener:
         return own
 
     def _known(self, name: str) -> tuple[int, int | None]:
-        """Return (element type, rank) for an initializer, (element type, None) for an input, and else (0, None)."""
+        """Return (element type, rank) of an initializer, (element type, None) of an input, or (0, None)."""
         if self.held is None:
             graph = self.model.graph
             self.held = {entry.name: (entry.type.tensor_type.elem_type, None) for entry in graph.input}
@@ -181,7 +184,7 @@ class Flattener:
         return self.held.get(name, (0, None))
 
     def _count(self, nodes: int, letters: int, where: str = "the functions") -> None:
-        """Count unfolded nodes and calls, and the characters of names; raise LoadError if a count passes its limit."""
+        """Count the nodes in the flat list and the characters of their names; raise LoadError above a limit."""
         self.made += nodes
         self.letters += letters
         if self.letters > MAX_NAMES:
@@ -269,7 +272,7 @@ class Flattener:
         branches: int,
         loops: int,
     ) -> list[str]:
-        """Write the nodes of a graph inside a node; return the names of its outputs."""
+        """Write the nodes of a graph that is inside a node; return the names of the graph's outputs."""
         own = [name for node in graph.node for name in node.output if name]
         own += [entry.name for entry in (*graph.initializer, *graph.input)]
         self._count(0, len(own) * len(label), "branches and loops")
@@ -307,7 +310,7 @@ class Flattener:
         return {name: self._value(a, f"attribute {name!r} of {what}", place) for name, a in attributes.items()}
 
     def _value(self, proto: Any, what: str, place: _Place) -> Any:
-        """Return the contents of an AttributeProto or TensorProto; those in a function are read once for all calls."""
+        """Return the contents of an AttributeProto or TensorProto; in a function, they are read once for all calls."""
         read = tensors.read if isinstance(proto, TensorProto) else attribute_value
         if not place.stack:
             return read(proto, what, self.folder, self.budget)
@@ -318,9 +321,9 @@ class Flattener:
         return value
 
     def _unique(self, label: str, place: _Place, index: int) -> str:
-        """Return a free label for a call or an If; the names inside begin with it.
+        """Return an unused label for a call or an If, with which the names of the values inside begin.
 
-        This is `label` itself or, if it is taken, `label` with _, _2 ... at its end.
+        The result is `label` if this label is unused. Otherwise, it is `label` with _, _2 ... at its end.
         """
         unique, number = label, self.calls.get(label, 0)
         while unique in self.calls:
@@ -332,7 +335,7 @@ class Flattener:
         return unique
 
     def _name(self, name: str, place: _Place) -> str:
-        """Return the flat list's name for the value that is called `name` here."""
+        """Return the name in the flat list of the value that is called `name` in `place`."""
         if place.names is None or not name:
             return str(name)
         if name not in place.names and name in place.formals:
@@ -342,7 +345,7 @@ class Flattener:
         return place.names.setdefault(name, f"{place.label}/{name}")
 
     def _attributes(self, proto: Any, place: _Place, what: str) -> dict[str, Any]:
-        """Return the attributes as AttributeProtos, with each reference replaced by the function's attribute."""
+        """Return the AttributeProtos; each reference is replaced by the attribute that the function's call gives."""
         found: dict[str, Any] = {}
         for attribute in proto.attribute:
             if text(attribute.name, f"the name of an attribute of {what!r}") in found:

@@ -1,9 +1,9 @@
-"""Tell the float type in which a loaded graph computes: the file's type, or the type that a later `to` gave the graph.
+"""Find the float type in which a loaded graph computes: the type of the file, or the type of a later `to`.
 
 A user may call `to` on a module around the graph, so we ask the graph's tensors. We watch one tensor of each float type
 in the file, because a file may hold several types (say, float16 weights beside float32 ones), and `to(mn.float32)`
-changes only some of them. If an input has a type that no weight has, we make a tensor of that type, and `to` converts
-it with the others.
+changes only some of these. If an input has a type that no weight has, we make a tensor of this type, and `to` also
+converts this tensor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class FloatType:
-    """Watches one tensor of each float type of the file, to see how `to` converts it.
+    """Watches one tensor of each float type of the file, in order to see how `to` converts this type.
 
     held        parameters and buffers
     inputs      the types that the file declares of its inputs
@@ -46,12 +46,12 @@ class FloatType:
         return next((tensor.dtype for before, tensor in self._watched.items() if tensor.dtype != before), None)
 
     def apply(self, fn: Callable[[Tensor], Tensor]) -> None:
-        """Apply `fn` to the tensors that no module holds, as Module._apply does to the others."""
+        """Apply `fn` to the tensors that no module holds; Module._apply converts the other tensors."""
         for tensor in self._made:
             tensor.set_array(fn(tensor).array)
 
     def with_parameters(self, held: Iterable[Tensor], inputs: Iterable[Any]) -> FloatType:
-        """Return a FloatType of the same type for a graph with other parameters."""
+        """Return a FloatType for a graph with other parameters that has been converted to the same type."""
         new = FloatType(held, inputs)
         now = self.converted_to()
         if now is not None:

@@ -1,6 +1,6 @@
 """Find (x - mean) / sqrt(var + eps) and x / sqrt(mean(x^2) + eps) in nodes, in all the ways to write them.
 
-    d / sqrt(mean(d^2) + eps)        d = x - mean(x), perhaps multiplied with a weight first; or x itself
+    d / sqrt(mean(d^2) + eps)        d = x - mean(x), perhaps times a weight, or d = x
     x * k + (bias - mean(x) * k)     k = weight / sqrt(mean(d^2) + eps), as TensorFlow writes it
 
 A square is a Pow or a Mul. The formula divides by the root or multiplies by its inverse. Operands may have any order,
@@ -23,10 +23,11 @@ MEANS = 8  # the most readers of a norm's mean; a value with more readers is not
 class Norm:
     """Describes a normalization that a file writes as several nodes.
 
-    nodes     in the order of the computation; the last makes `result`
+    nodes     in the order of the computation; the last node computes `result`
     axes      the normalized axes; () for a GroupNorm
-    groups    for a GroupNorm: the shape of its first Reshape, (N, num_groups, ...); 0 stands for the length of x's axis
-    shape     the shape of its second Reshape; None if it is the shape of x
+    groups    for a GroupNorm: the shape to which the first Reshape splits x, (N, num_groups, ...); 0 stands for the
+              length of x's axis
+    shape     for a GroupNorm: the shape of the second Reshape; None if this is the shape of x
     per_group True if weight and bias have one number for each group
     """
 
@@ -144,7 +145,7 @@ def _centred(name: str, axes: tuple[int, ...], w: Wiring) -> tuple[str, tuple[No
 
 
 def _copies(a: str, b: str, w: Wiring) -> tuple[Node, ...]:
-    """Return the nodes that compute `a`, if `a` and `b` are one value that the file computes twice."""
+    """Return the nodes that compute `a`, if the file computes the same value twice, as `a` and as `b`."""
     first, second = w.maker(a, *REPEATED), w.maker(b, *REPEATED)
     if a == b or first is None or second is None:
         return ()

@@ -1,6 +1,7 @@
-"""Build a GraphModule from checked nodes: call each node's reader in order, and place the steps and layers.
+"""Build a GraphModule from checked nodes: call the readers of the nodes in order, and collect steps and layers.
 
-Nodes that depend on constants alone are computed now. Nodes that depend on shapes alone stay hidden from export.
+Nodes that depend on constants alone are computed now. A trace for `export` does not show nodes that depend on shapes
+alone.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Builder:
-    """Calls the readers in order; a node that depends on constants alone is computed, any other one becomes a step."""
+    """Calls the readers in order; computes the nodes that depend on constants alone, and makes steps of the others."""
 
     def __init__(
         self,
@@ -217,7 +218,7 @@ class Builder:
             operation.held = {i: self.parameters[name] for i, name in at if name in self.parameters}
 
     def _fused(self, group: byte_nodes.Group, steps: Mapping[Sequence[str], Step]) -> Fused | None:
-        """Return the step of a group with the steps that it replaces; None if one of its nodes is not a step."""
+        """Return the step for a group, and the steps that it replaces; None if a node of the group is not a step."""
         node = group.node
         known = self.constants, group.constants, self.frames[0].slots
         read = [self._read(name) for name in node.inputs if name]
@@ -238,7 +239,7 @@ class Builder:
         return Fused(step, [steps[part.outputs] for part in group.parts], sources, group.beside)
 
     def _enter(self, node: Node, place: int) -> None:
-        """Open a frame for the nodes of a body."""
+        """Open a Frame, which collects the nodes of a body."""
         assert node.body is not None
         inside, outside = set(node.outputs), set(node.inputs)
         for other in self.nodes[place + 1 :]:
@@ -252,7 +253,7 @@ class Builder:
         self.shapes.update(node.outputs if frame.shapes else node.outputs[: node.body.heads[0]])
 
     def _leave(self, node: Node, names: Sequence[str], conditions: Sequence[tuple[str, bool]]) -> None:
-        """Close the frame of a body, whose nodes are all steps now, and add the step that repeats them."""
+        """Close the Frame of a body whose nodes are all steps now, and add the step that repeats these steps."""
         body = node.body
         assert body is not None
         own, results = names[: body.given], names[body.given + len(body.inputs) :]
@@ -278,14 +279,15 @@ class Builder:
         return self.frames[-1].slot(name)
 
     def _read(self, name: str) -> str:
-        """Return the name under which the nodes read a value."""
+        """Return the name of the slot from which nodes read a value."""
         name = _name_before_change(name) if name in self.roles.snapshots else name
         return _expanded_name(name) if name in self.expanded else name
 
     def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> bool:
         """Compute a node that depends on constants alone.
 
-        Return False if each run must compute it, because the result is a sequence, or much larger than the file.
+        Return False if each run must compute the node, because the result is a sequence or is much larger than the
+        file.
         """
         values: list[Any] = [narrow.tensor(self.constants[name]) if name else None for name in names]
         first = len(values)
@@ -313,7 +315,7 @@ class Builder:
 
 
 def _precise(node: Node) -> tuple[int, ...]:
-    """Return the inputs whose float type may, by the operator's schema, differ from the type of the other inputs."""
+    """Return the inputs whose float type may differ from the type of the other inputs in the operator's schema."""
     if node.operator == "If":
         return ()
     formal = onnx.defs.get_schema(node.operator, node.since, "").inputs
@@ -331,17 +333,17 @@ def _casts(node: Node) -> bool:
 
 
 def _checked(node: Node) -> str:
-    """Return the operator whose schema gives the inputs' types; "" for minorm's If, and for layers in the metadata."""
+    """Return the operator by whose schema inputs are checked; "" for minorm's If and for layers from the metadata."""
     return "" if node.operator == "If" or node.described is not None else node.operator
 
 
 def _name_before_change(name: str) -> str:
-    """Return the name under which other nodes read the value that a buffer has before its layer changes it."""
+    """Return the name under which other nodes read the old value of a buffer that a layer changes."""
     return f"{name} before"
 
 
 def _expanded_name(name: str) -> str:
-    """Return the name of a Parameter's expanded form, which repeats it for each sample; nodes read this form."""
+    """Return the name of the Tensor that repeats a Parameter for each sample; nodes read this Tensor."""
     return f"{name} expanded"
 
 
@@ -356,7 +358,7 @@ def _set_modes(
     parameters: Mapping[str, Parameter],
     trains: bool,
 ) -> None:
-    """Give each layer the mode that its reader chose; if one layer trains, the graph trains. Then freeze layers."""
+    """Set the mode that a layer's reader chose; if one layer trains, the graph trains too. Then freeze layers."""
     modes = [(layer, layer.training) for _, layer in layers]
     model.train(trains or any(mode for _, mode in modes))
     for layer, mode in modes:

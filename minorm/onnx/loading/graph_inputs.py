@@ -33,7 +33,7 @@ class Input:
         return self.described()
 
     def described(self, converted_to: Any = None) -> str:
-        """Return name, type and shape as text; `converted_to` is the float type of a converted graph."""
+        """Return the name, the type and the shape as text; `converted_to` is the float type of a converted graph."""
         shape = "of any rank" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         several = "sequence of " if self.form == "sequence" else ""
         dtype = self._wanted(converted_to)
@@ -43,7 +43,7 @@ class Input:
         return self.dtype if converted_to is None or not dtypes.is_float(self.dtype) else converted_to
 
     def check(self, given: Any, converted_to: Any = None) -> Any:
-        """Return `given` as a Tensor, or a list of Tensors; raise an error if it does not fit the declaration.
+        """Return `given` as a Tensor, or a list of Tensors; raise an error if `given` does not fit the declaration.
 
         converted_to    the float type of a converted graph
         """
@@ -70,7 +70,7 @@ class Input:
         return x
 
     def _misfit(self, given: Sequence[int]) -> str:
-        """Describe the first axis that differs from the declared shape; "" if all agree."""
+        """Describe the first axis that differs from the declared shape; "" if all axes agree."""
         declared = self.shape or ()
         if len(declared) != len(given):
             return f"{len(declared)} axes, not {len(given)}"

@@ -1,8 +1,8 @@
 """Run a loaded graph as a Module, node by node, and drop every value after its last use.
 
 The graph lists all Parameters and buffers under their initializers' names, whatever characters these contain. The
-modules below it are places (places.py): nodes that have a mode (BatchNormalization, Dropout), and the modules that the
-file's names mention, so that `model.get_submodule("layer1.0.bn1").freeze()` works.
+modules below the graph (places.py) stand for nodes that have a mode (BatchNormalization, Dropout) and for the modules
+that names in the file mention, so that `model.get_submodule("layer1.0.bn1").freeze()` works.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def _unshared(result: Any, held: Container[int]) -> Any:
-    """Return the result, or a copy if it shares the graph's memory, so that the caller may change it.
+    """Return a result that the caller may change: a copy, if the result shares memory with the graph.
 
     held    the ids of the version counters of the graph's tensors; a view has the same counter as its tensor
     """
@@ -53,10 +53,10 @@ class GraphModule(Sealed):
     input_names, output_names    in the order of the file
     inputs                       the declared name, type and shape of each input
 
-    `to(mn.float16)` converts it like any Module: from then on inputs and outputs have that type, and so does every
-    float that a node reads, even a constant of the file or the result of a Cast. The graph of a file with several float
-    types then has only one. Types that ONNX prescribes stay (the scales of a Resize). A result that depends on shapes
-    alone (the padding of TensorFlow's SAME) is still computed in the types of the file.
+    `to(mn.float16)` converts the graph, like any Module. After that, the inputs, the outputs and all floats that a node
+    reads have this type, even constants of the file and results of a Cast. If the file has several float types, the
+    converted graph has only this one. Types that ONNX prescribes stay (the scales of a Resize). A result that depends
+    on shapes alone (the padding of TensorFlow's SAME) is still computed in the types of the file.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class GraphModule(Sealed):
         self._fused_steps = inference_steps(self._steps, self._fused, self._kept_slots())
 
     def _kept_slots(self) -> set[int]:
-        """Return the slots that are read after a run, or filled before it."""
+        """Return the slots that are filled before a run or read after a run."""
         updated = (slot for _, slot, _ in self.updates)
         return {*self._output_slots, *updated, *(slot for slot, _ in self._given)}
 
@@ -162,7 +162,7 @@ class GraphModule(Sealed):
         return self._steps if trains else self._fused_steps
 
     def _recorder(self, given: Sequence[Tensor], dtype: Any) -> Recorder | None:
-        """Return the recorder that makes a plan of this run; for most runs it is None."""
+        """Return the recorder that makes a plan from this run; None if this run makes no plan, as most runs do."""
         layers = [step.operation for step in self._steps if isinstance(step.operation, Module)]
         layers += [module for layer in self.layers_put_in.values() for module in layer.modules() if module is not layer]
         state = set(map(id, self._state.values()))
@@ -173,16 +173,16 @@ class GraphModule(Sealed):
     def replace(self, name: str, layer: Module) -> None:
         """Put a layer in the place of nodes: `model.replace("fc", nn.Linear(512, 5))`.
 
-        The name is that of a module of the file, a node, a value or a tensor. The name of a value means the node that
-        computes it; the name of a tensor means its module. MatMul and the Add of its bias are one node here. The graph
-        calls the layer with the values that the nodes read from the network, in the same order. The layer must return
-        one Tensor, which the network reads in place of the nodes' value. The layer gets the graph's mode. Nodes and
-        tensors that the graph no longer needs are dropped. The layer's parameters are parameters of the graph, and
-        `export` writes the layer.
+        `name` is the name of a module of the file, of a node, of a value or of a tensor. The name of a value stands for
+        the node that computes the value. The name of a tensor stands for the tensor's module. MatMul and the Add of its
+        bias are one node here. The graph calls the layer with the values that the nodes read from the network, in the
+        same order. The layer must return one Tensor. The network then reads this Tensor instead of the nodes' value.
+        The layer is set to the mode of the graph, training or inference. Nodes and tensors that the graph no longer
+        needs are dropped. The layer's parameters are parameters of the graph, and `export` writes the layer.
 
-        Raise ValueError for an unknown name; the error proposes names. Raise ValueError also if the rest of the network
-        reads several values of these nodes. Raise TypeError for a layer that is not a Module. After an error the graph
-        is unchanged.
+        Raise ValueError for an unknown name; the message proposes names. Raise ValueError also if the rest of the
+        network reads several values of the named nodes. Raise TypeError for a layer that is not a Module. After an
+        error the graph is unchanged.
 
         Example:
             >>> body = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 10))
@@ -224,7 +224,7 @@ class GraphModule(Sealed):
         return [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
 
     def tensors_by_name(self) -> dict[str, Tensor]:
-        """Return parameters and buffers under the names of the file, including equal and shared tensors."""
+        """Return parameters and buffers under the names of the file; a shared tensor appears under all its names."""
         return dict(self._state)
 
     def watching(self, see: memory_budget.See) -> AbstractContextManager[None]:
@@ -236,7 +236,7 @@ class GraphModule(Sealed):
         return {*self._state, *self.constants}
 
     def converted_to(self) -> Any:
-        """Return the type of all floats if `to`, here or on a module around this one, has changed it; else None."""
+        """Return the type of all floats after `to` was called here or on an outer module; None before such a call."""
         return self._float_type.converted_to()
 
     def _input_types(self) -> list[Any]:
@@ -248,10 +248,11 @@ class GraphModule(Sealed):
         return self
 
     def _tensors(self, dtype: Any) -> Sequence[tuple[int, Tensor]]:
-        """Return the slots to fill before a run, with their tensors; a converted graph has its constants in `dtype`.
+        """Return (slot, tensor) for each slot to fill before a run; a converted graph has its constants in `dtype`.
 
-        Constants that shape arithmetic reads keep the file's types, and so do its results, because float16 cannot count
-        to 2049. A node of the network itself converts all values that it reads, including these results.
+        Arithmetic on shapes stays in the types of the file, because float16 cannot represent 2049. So the constants for
+        this arithmetic keep their types. All other nodes convert the values that they read, including the results of
+        this arithmetic.
         """
         if dtype is None:
             return self._given
@@ -262,7 +263,7 @@ class GraphModule(Sealed):
         return self._as_converted[1]
 
     def _own(self, *kinds: str) -> Iterator[tuple[str, Any]]:
-        """Yield the graph's tensors under their initializers' names, then the places, as Module does."""
+        """Yield the graph's tensors under the names of their initializers, and then the modules below the graph."""
         for name, tensor in self._state.items():
             if (PARAMETER if isinstance(tensor, Parameter) else BUFFER) in kinds:
                 yield name, tensor

@@ -61,33 +61,34 @@ def load(
     external_root: str | os.PathLike[str] | None = None,
     dtype: Any = None,
 ) -> GraphModule:
-    """Load an ONNX model as a Module: `model(*inputs)` returns its output, or a tuple of several.
+    """Load an ONNX model as a Module: `model(*inputs)` returns the output, or a tuple of the outputs.
 
     `model(*inputs)` takes the inputs that are not initializers, in the order of the graph. A tensor is a weight if it
-    has the name of a module's tensor (`layer1.0.conv1.weight`), is an input that its operator uses as weights, or is
-    combined with values of the network; but numbers from a formula are not weights. A weight becomes a Parameter under
-    its name if a gradient can flow from an output to it. Other numbers (such as an eps or an exponent) are constants;
-    `minorm check --trainable` says why. The running statistics of a BatchNormalization are buffers under their names. A
-    GroupNorm, LayerNorm or RMSNorm that a file writes in other operators is one layer, unless another node reads one of
-    the values in between. Each layer starts in the mode that its node says. train() and eval() switch all layers that
-    are not frozen. A layer that was frozen when minorm exported it is frozen again.
+    has the name of a module's tensor (`layer1.0.conv1.weight`), if an operator reads it as a weight, or if nodes
+    combine it with values of the network. But numbers from a formula are not weights. A weight becomes a Parameter
+    under its name if a gradient can flow to it from an output. Other numbers, such as an eps or an exponent, are
+    constants. `minorm check --trainable` gives the reason for each tensor. The running statistics of a
+    BatchNormalization are buffers under their names. A GroupNorm, LayerNorm or RMSNorm that a file writes in other
+    operators is one layer, unless another node reads one of the values in between. Each layer starts in the mode of its
+    node in the file, training or inference. train() and eval() switch all layers that are not frozen. A layer that was
+    frozen when minorm exported the model is frozen again.
 
-    In a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
-    updates its buffers with them and returns only the other outputs. It returns the new values too if `outputs` names
-    them.
+    In a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers. The module
+    copies these outputs to its buffers and returns only the other outputs. If `outputs` names `<name>.updated`, the
+    module returns this output too.
 
     `load(path, dtype=mn.bfloat16)` loads the network in another float type: parameters, buffers, constants, inputs,
-    outputs and the results of Casts. It runs, trains and is exported in that type.
+    outputs and the results of Casts. The network runs, trains and is exported in this type.
 
     `load(path, before="fc")` loads the network without its last layer `fc`, so that you can add other layers;
     `model.replace("fc", layer)` puts another layer in its place. `model.metadata` holds the file's own entries, such as
     class names.
 
     Raise LoadError, a ValueError, for a damaged file, for a path that is not a regular file, and for a name or pattern
-    in `trainable` that matches nothing. With `dtype`, raise it also if the graph has only integers or if a weight would
-    become infinite. If minorm does not have the operators of some nodes, one LoadError lists all these nodes, and the
-    values in front of them at which you can cut the graph (`error.cuts`). FileNotFoundError and PermissionError name
-    the file. Raise MemoryError if the model does not fit.
+    in `trainable` that matches nothing. With `dtype`, raise LoadError also if the graph has only integers or if a
+    weight would become infinite. If minorm lacks the operators of some nodes, one LoadError lists all these nodes. It
+    also lists the values before these nodes at which you can cut the graph (`error.cuts`). FileNotFoundError and
+    PermissionError name the file. Raise MemoryError if the model does not fit.
 
     Example:
         >>> model = nn.Linear(2, 3)
@@ -108,9 +109,9 @@ def load(
 
 
 def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
-    """Load a model as `load` does, but let the module return every output, including updated running statistics.
+    """Load a model like `load`, but as a module that returns every output, including updated running statistics.
 
-    folder     the folder of the external weights of an onnx.ModelProto, if it has any
+    folder     the folder with the external weights of an onnx.ModelProto, if the model has external weights
     """
     return _module(source, None, max_bytes, whole=True, folder=folder)
 
@@ -191,7 +192,7 @@ def _module(
 def parse(
     source: Source, max_bytes: int, folder: str | None = None, external_root: Any = None
 ) -> tuple[Any, str | None]:
-    """Return the model, and the folder of its external weights: those that are not in the file itself."""
+    """Return the model, and the folder of its external weights, which are the weights outside the file."""
     if isinstance(source, onnx.ModelProto):
         return source, folder
     if isinstance(source, (bytes, bytearray, memoryview)):

@@ -1,12 +1,13 @@
 """Write and read minorm's entries in `metadata_props`, for facts that ONNX itself cannot express.
 
-minorm.edited        the producer of a file that minorm loaded and wrote back; if another tool is the file's producer
-                     now, minorm's entries no longer count
+minorm.edited        the producer of a file that minorm loaded and wrote back; if the file now has another producer,
+                     minorm ignores its entries
 minorm.training      True if a layer was in training mode when the file was written
 minorm.frozen        the paths of frozen modules
-minorm.statistics    path of a layer -> how it keeps running statistics, if no operator can say so: for an InstanceNorm,
-                     momentum=None, or an unbiased variance. In the graph other nodes update the statistics; a loaded
-                     layer updates them itself, bit for bit like the layer that was written
+minorm.statistics    path of a layer -> how the layer keeps running statistics, if no operator can express this (an
+                     InstanceNorm, momentum=None, an unbiased variance). In the graph, other nodes update these
+                     statistics. After loading, the layer itself updates them, with the same bits as the layer that was
+                     written
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CLASSES = "classes"  # a list of names, which `minorm predict` reads
 
 
 def written(module: Module, training: bool | None) -> dict[str, str]:
-    """Return the entries for a module written in training form (True), inference form (False), or as it is (None)."""
+    """Return the entries for a module written for training (True), for inference (False), or as it is (None)."""
     if training is None:
         training = any(part.training and not part.frozen for part in module.modules())
     named = dict(module.named_modules())
@@ -40,7 +41,10 @@ def written(module: Module, training: bool | None) -> dict[str, str]:
 
 
 def rewrite(model: Any, module: Any, training: bool | None) -> None:
-    """Update minorm's entries in a file; another producer's file gets entries only if they differ from the default."""
+    """Update minorm's entries in a file.
+
+    A file of another producer gets entries only if they differ from the default.
+    """
     entries = written(module, training)
     if model.producer_name != OURS:
         news = len(entries) > 1 or len(model.graph.output) > len(module.output_names)
@@ -52,7 +56,7 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
 
 
 def drop_stale_classes(model: Any) -> str:
-    """Drop the class names if the first output has another number of classes; return the reason, or "" if they stay."""
+    """Drop the class names if the first output has another number of classes; return the reason ("" if not dropped)."""
     shape = [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim]
     try:
         names = json.loads(entries_of(model).get(CLASSES, ""))
@@ -82,7 +86,7 @@ def set_entries(model: Any, given: Mapping[str, Any]) -> None:
 
 
 def entries_of(model: Any) -> dict[str, Any]:
-    """Return a file's own entries, such as class names, as texts, without the entries that minorm wrote for itself."""
+    """Return the entries of a file as texts (class names, say), without the entries that minorm wrote for itself."""
     texts = [entry for entry in model.metadata_props if isinstance(entry.key, str) and isinstance(entry.value, str)]
     return {entry.key: entry.value for entry in texts if not _is_our_entry(entry)}
 
@@ -100,7 +104,7 @@ def _is_our_entry(entry: Any) -> bool:
 
 
 def is_ours(model: Any) -> bool:
-    """Return True if minorm wrote the file, or wrote it back and no other tool has written it since then."""
+    """Return True if minorm was the last tool that wrote the file, as its producer or after loading it."""
     edited = (entry.value for entry in model.metadata_props if entry.key == EDITED)
     return model.producer_name == OURS or model.producer_name in edited
 
@@ -128,7 +132,7 @@ def frozen(model: Any) -> list[str]:
 
 
 def statistics(model: Any) -> dict[str, Statistics]:
-    """Map the paths of layers to their Statistics, which say how these layers keep running statistics."""
+    """Map the path of each layer to its Statistics, which say how the layer keeps running statistics."""
     given = _entry(model, "statistics", {})
     try:
         found = {path: Statistics(**fields) for path, fields in given.items()}
@@ -149,7 +153,7 @@ def _legal(found: Statistics) -> bool:
 
 
 def _entry(model: Any, key: str, default: Any) -> Any:
-    """Return an entry's value; the text itself if it is not JSON."""
+    """Return the value of an entry, or the text itself if the text is not JSON."""
     entry = next((entry for entry in model.metadata_props if entry.key == PREFIX + key), None)
     if entry is None or not is_ours(model):
         return default

@@ -27,7 +27,7 @@ LEAST = 1024  # bytes; smaller tensors stay in the copy
 
 @dataclass
 class Placed:
-    """Locates a node whose form in the file says a layer's mode; `value` is its first output in the flat list."""
+    """Says which node of the file holds the mode of a layer; `value` is the node's first output in the flat list."""
 
     value: str
     operator: str
@@ -36,7 +36,7 @@ class Placed:
 
 
 class Start(NamedTuple):
-    """Holds the initial value of a buffer: the name of a value in the file, and its contents."""
+    """Says how a buffer starts: the name of the value in the file, and the contents of this value."""
 
     value: str
     array: Any
@@ -44,14 +44,13 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Original:
-    """Holds the file of a loaded module, without the contents that the module holds. It is read-only: copies of the
-    module share it.
+    """Holds the file of a loaded module, without the contents that the module holds. An Original does not change,
+    because copies of the module share it.
 
-    model       its ModelProto; a tensor that the module holds has only a name, a type and a shape
+    model       the file's ModelProto, in which a tensor that the module holds has only a name, a type and a shape
     layout      how functions and branches were flattened
-    starts      buffer -> the value of the file from which it started, if that is not an initializer with the buffer's
-                name
-    expanded    tensor that holds a Parameter once for each sample -> that Parameter, and the shape in the file
+    starts      buffer -> its first value in the file, unless this is an initializer with the name of the buffer
+    expanded    tensor that repeats a Parameter for each sample -> this Parameter, and the tensor's shape in the file
     outside     True if the file kept weights in other files
     """
 
@@ -67,12 +66,12 @@ class Original:
     def replaced(
         self, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
     ) -> Original | None:
-        """Return the file with the stand-in node of a layer in place of the nodes that compute `output`.
+        """Return the file with a layer's stand-in node instead of the nodes that compute `output`.
 
         returned    the names of the values that the module returns
         gone        the outputs of the file to drop
 
-        Return None if `output`, or one of `inputs`, is a value inside a function.
+        Return None if `output` or one of `inputs` is a value inside a function.
         """
         if not self.layout.homes.keys().isdisjoint([*inputs, output]):
             return None
@@ -103,7 +102,8 @@ def keep(
     """Return a copy of the model without the contents of the tensors in `held`.
 
     folder    the folder of the weights that are not in the file itself
-    read      for a cut graph, the values that the module reads; other initializers are left out. None for a whole graph
+    read      the values that the module of a cut graph reads; other initializers are left out. None if the graph is
+              whole
     """
     copy = onnx.ModelProto()
     _copy(model, copy, "graph")
@@ -133,7 +133,7 @@ def _node(old: Any, new: Any, held: Collection[str]) -> None:
 
 
 def _copy(old: Any, new: Any, *but: str) -> None:
-    """Copy the fields of a message, without the fields in `but` and texts (comments, say) that are not UTF-8."""
+    """Copy the fields of a message, except the fields in `but` and texts (comments, say) that are not UTF-8."""
     for entry in old.DESCRIPTOR.fields:
         if entry.name in but:
             continue
@@ -152,5 +152,5 @@ def _tensor(old: Any, new: Any, held: Collection[str]) -> None:
 
 
 def is_large(tensor: Any) -> bool:
-    """Return whether a tensor is large enough to leave its contents out of the copy."""
+    """Return whether a tensor is so large that the copy leaves out its contents."""
     return math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize >= LEAST

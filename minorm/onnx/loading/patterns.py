@@ -5,8 +5,8 @@
     GroupNorm    Reshape to (N, groups, ...), InstanceNormalization without weights or the formula of LayerNorm,
                  Reshape back, * weight + bias, one number for each channel
 
-The formulas are in formulas.py. We only take nodes that are certainly such a norm: eps is a fixed number, the axes are
-the last ones, the weights' shapes fit these axes, and no other node reads the values in between.
+The formulas are in formulas.py. We only take nodes that certainly form a norm: eps is a fixed number, the axes are the
+last axes, the shapes of the weights fit these axes, and no other node reads the values in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def find(nodes: Iterable[Node], wiring: Wiring) -> Iterator[Norm]:
 
 
 def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
-    """Yield the possible norms around the standardization that ends with this node, the longest first."""
+    """Yield the norms that include the standardization ending with this node; the norm with most nodes comes first."""
     core = _STARTS[node.operator](node, wiring)
     if core is None:
         return
@@ -47,7 +47,7 @@ def _norms(node: Node, wiring: Wiring) -> Iterator[Norm]:
 
 
 def _instances(node: Node, w: Wiring) -> Norm | None:
-    """Match an InstanceNormalization; its axes stay unknown here. A scale of 1 and a bias of 0 are not weights."""
+    """Match an InstanceNormalization, with unknown axes. A scale of 1 and a bias of 0 do not count as weights."""
     eps = float(node["epsilon"])
     if node.described is not None or len(node.inputs) != 3 or not eps >= 0:
         return None
@@ -65,7 +65,7 @@ _STARTS = {"InstanceNormalization": _instances, "Div": standardized, "Mul": stan
 
 
 def _are_last(core: Norm, w: Wiring) -> bool:
-    """Return whether the axes are the last ones; False if they count from the front and the rank is unknown."""
+    """Return whether the axes are the last axes; False if they are counted from the front and the rank is unknown."""
     count = len(core.axes)
     if core.axes[0] < 0:
         return core.axes == tuple(range(-count, 0))
@@ -77,7 +77,7 @@ def _are_last(core: Norm, w: Wiring) -> bool:
 
 
 def _group(core: Norm, w: Wiring) -> Norm | None:
-    """Match the GroupNorm around a standardization of (N, groups, ...) over all axes after the first two."""
+    """Match a GroupNorm: its core standardizes (N, groups, ...) over all axes after the first two."""
     first, last = w.maker(core.x, "Reshape"), w.reader(core.result, "Reshape")
     if first is None or last is None or core.kind != "LayerNorm" or last.inputs[0] != core.result:
         return None
@@ -111,7 +111,7 @@ def _group(core: Norm, w: Wiring) -> Norm | None:
 
 
 def _target(node: Node, w: Wiring) -> tuple[int, ...] | None:
-    """Return the target shape of a Reshape, in which 0 keeps a length; None if nodes compute it."""
+    """Return the target shape of a Reshape, in which 0 keeps a length; None if nodes compute the shape."""
     given = node.attributes.get("shape")
     if given is None and node.has(1):
         given = w.integers(node.inputs[1])
@@ -124,7 +124,7 @@ def _target(node: Node, w: Wiring) -> tuple[int, ...] | None:
 
 
 def _with_weights(norm: Norm, w: Wiring) -> Iterator[Norm]:
-    """Yield the norm with the Mul and the Add after it, if these apply its weight and its bias."""
+    """Yield the norm together with the Mul and the Add that follow, if these apply a weight and a bias."""
     if norm.per_group:
         yield norm
         return
@@ -148,7 +148,7 @@ def _with_weights(norm: Norm, w: Wiring) -> Iterator[Norm]:
 
 
 def _with_cast(norm: Norm, w: Wiring) -> Norm:
-    """Return the norm, together with the Cast after it if that Cast leaves the type unchanged."""
+    """Return the norm, together with the following Cast if this Cast leaves the type unchanged."""
     cast = w.reader(norm.result, "Cast", "CastLike")
     if cast is None or cast.inputs[0] != norm.result or not w.keeps_type(cast):
         return norm
@@ -156,7 +156,7 @@ def _with_cast(norm: Norm, w: Wiring) -> Norm:
 
 
 def _behind(norm: Norm, operator: str, w: Wiring) -> Norm | None:
-    """Return the norm together with its only reader, if that is `operator` with a tensor of the file that fits."""
+    """Return the norm with its only reader, if this reader is `operator` and applies a tensor of a fitting shape."""
     node = w.reader(norm.result, operator)
     if node is None or len(node.inputs) != 2:
         return None

@@ -1,9 +1,9 @@
-"""Build the modules below a loaded graph: a tree of places, from the paths in the names of tensors and nodes.
+"""Build the tree of modules below a loaded graph, from the paths in the names of tensors and nodes.
 
-A name with dots, `layer1.0.conv1.weight`, says the place of its tensor. If a tool has renamed the tensor
-(`onnx::Conv_193`, a convolution with its BatchNorm folded in), its place is the module of the first node that reads it.
-The names come from the file. If a part of a name cannot be an attribute (`forward`, `..`), or the path is too deep, the
-tensor goes to the last place on the path that can exist.
+A name with dots, `layer1.0.conv1.weight`, says which module holds the tensor. A tool may have renamed the tensor
+(`onnx::Conv_193`, the weight of a convolution into which a BatchNorm was folded). Such a tensor goes to the module of
+the first node that reads the tensor. The names come from the file. If a part of a name cannot be an attribute
+(`forward`, `..`), or if the path is too deep, the tensor goes to the last module on the path that can exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_DEPTH = 16  # the depth of the tree
 
 @dataclass
 class PlaceRequest:
-    """A request for a place in the tree of modules, for a node that becomes a module."""
+    """A request to put a node that becomes a module into the tree of modules."""
 
     module: Module
     path: str
@@ -35,7 +35,7 @@ class PlaceRequest:
 
 
 def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tensor]) -> PlaceRequest:
-    """Request a layer's place: the path in its tensors' names, else the node's module, else the node's name."""
+    """Request a path for a layer: from its tensors' names, or else the node's module, or else the node's name."""
     read = {name: tensors[name] for name in (*node.inputs, *node.statistics) if name in tensors}
     prefixes = {paths.prefix(name) for name in (*node.statistics, *node.inputs[1:3]) if name}
     prefix = prefixes.pop() if len(prefixes) == 1 else ""
@@ -44,7 +44,7 @@ def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tenso
 
 
 def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
-    """Map each tensor's name to the path of the tensor's place, if it has one."""
+    """Map the names of tensors to the paths of their modules; tensors without a module are left out."""
     found = {name: paths.prefix(name) for name in names}
     for node in nodes:
         for name in node.inputs if node.module else ():
@@ -56,7 +56,7 @@ def of_tensors(names: Iterable[str], nodes: Iterable[Node]) -> dict[str, str]:
 def place(
     root: Module, layers: Sequence[PlaceRequest], tensors: Mapping[str, Tensor], where: Mapping[str, str]
 ) -> None:
-    """Put each layer at its path below `root`, and a plain Layer at each place that only holds tensors."""
+    """Put each layer at its path below `root`, and a plain Layer at each path that only has tensors."""
     parents = {above for path in (*where.values(), *(layer.path for layer in layers)) for above in _ancestors(path)}
     held: dict[str, dict[str, None]] = {}  # path -> the names of its tensors, in order
     for name, path in where.items():
@@ -82,7 +82,7 @@ def place(
 def in_order(
     root: Module, nodes: Sequence[Node], layers: Iterable[tuple[Node, Module]], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Sort the places below `root` by the first node that reads a tensor in them or below them."""
+    """Sort the modules below `root` by the first node that reads a tensor of the module or of its children."""
     position = {id(node): i for i, node in enumerate(nodes)}
     first = {id(module): (position[id(node)], node.operator) for node, module in layers}
     for i, node in enumerate(nodes):
@@ -93,7 +93,7 @@ def in_order(
 
 
 def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[float, str]:
-    """Sort the places below a module, and return its first node."""
+    """Sort the modules below a module, and return the first node that reads a tensor there."""
     uses = module.uses.values() if isinstance(module, Layer) else ()
     own = [first[id(thing)] for thing in (module, *uses) if id(thing) in first]
     if own and isinstance(module, Layer):
@@ -105,7 +105,7 @@ def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[floa
 
 
 def layer_of(root: Module, name: str) -> Module:
-    """Return the place that a tensor's dotted name means; if it does not exist, the last existing place on the path."""
+    """Return the module of a tensor's dotted name; if it does not exist, return the last existing one on the path."""
     module: Module = root
     for part in name.split(".")[:-1]:
         child = vars(module).get(part)
@@ -153,13 +153,13 @@ def _is_usable_name(parent: Module, name: str) -> bool:
 
 
 def _at(root: Module, path: str) -> Layer | None:
-    """Return the layer at a dotted path, made now if it was missing; None if the path cannot exist."""
+    """Return the layer at a dotted path, and make it if it is missing; None if the path cannot exist."""
     found = _nearest(root, path)
     return found[0] if found is not None and found[1] == path else None
 
 
 def _nearest(root: Module, path: str) -> tuple[Layer, str] | None:
-    """Return (layer, path): the layer at a dotted path, or the last layer on the way there that can exist."""
+    """Return (layer, path): the layer at a dotted path, or the last layer of the path that can exist."""
     module, reached = root, ""
     for name in path.split(".", MAX_DEPTH)[:MAX_DEPTH]:
         child = vars(module).get(name)

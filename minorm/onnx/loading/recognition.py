@@ -1,8 +1,8 @@
 """Replace each normalization that a file writes in other operators by one layer.
 
-One node takes the place of the nodes of such a norm (patterns.py). The readers of GroupNormalization,
-LayerNormalization and RMSNormalization make a layer from this node. So the norm's weight and bias become Parameters,
-its eps stays a constant, it is a module of the loaded graph, and it trains through minorm's own kernels.
+One node replaces the nodes of such a norm (patterns.py finds them). The readers of GroupNormalization,
+LayerNormalization and RMSNormalization make a layer from this node. So the weight and the bias of the norm become
+Parameters, and its eps stays a constant. The norm is a module of the loaded graph and trains with minorm's own kernels.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def recognised(
     origin: Origin,
     trainable: Any = None,
 ) -> list[Node]:
-    """Return the nodes, with one node in place of all nodes of each norm.
+    """Return the nodes; one node replaces all nodes of a norm.
 
-    ends         the wanted values: outputs, buffers' next values
-    trainable    the tensors that the caller wants to train; a tensor named in this list is not a fixed number
+    ends         the values that the graph must compute: its outputs, and the next values of buffers
+    trainable    the tensors that the caller wants to train; the tensors in a list do not count as fixed numbers
     """
     asked = trainable if isinstance(trainable, list) else ()
     wiring = Wiring(
@@ -72,7 +72,7 @@ def types_of(nodes: Sequence[Node], inputs: Sequence[Input], initializers: Mappi
 
 
 def learned(origin: Origin, asked: Collection[str] = ()) -> Callable[[str], bool]:
-    """Return a function that says whether an initializer is certainly a weight, by the file, its name or the caller."""
+    """Return a function that says whether the file, its name or the caller marks an initializer as a weight."""
 
     def is_learned(name: str) -> bool:
         named = origin.kinds.get(name) == PARAMETER or ("." in name and origin.names(name))

@@ -1,4 +1,4 @@
-"""Run the body of a Loop or Scan in a loaded graph: its steps have separate slots, which every turn fills again.
+"""Run the body of a Loop or Scan in a loaded graph: the body has separate slots, which every turn fills again.
 
 The step that repeats the body has two groups of inputs: first the node's inputs, then the outer values that the body
 reads.
@@ -17,12 +17,12 @@ from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 
 
 class Turns:
-    """Runs the steps of a body, once for each turn.
+    """Runs the steps of a body once for each turn.
 
-    slots       the slots of its values, by name
+    slots       the slots of the body's values, by name
     inputs      the names of one turn's inputs
     outputs     the names of one turn's outputs
-    captured    the names of the values from outside
+    captured    the names of the outer values that the body reads
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Turns:
 
 @dataclass
 class Frame:
-    """Collects the steps of a graph that is being built: the model's own, or the body of a Loop or Scan.
+    """Collects the steps of a graph that is being built: the graph of the model, or the body of a Loop or Scan.
 
-    made      the values that are computed in it
-    shapes    True if everything that it reads depends on shapes and constants alone
+    made      the values that are computed inside this graph or body
+    shapes    True if all values that the steps read depend on shapes and constants alone
     """
 
     slots: dict[str, int] = field(default_factory=dict)
@@ -83,7 +83,9 @@ class Frame:
 
 @dataclass
 class Repetition(Step):
-    """Runs a Loop or Scan: calls its operation with a function that runs one turn, and with the node's own inputs.
+    """Runs a Loop or Scan.
+
+    The operation is called with a function that runs one turn, and with the inputs of the node.
 
     counted    True if shapes alone determine the number of turns
     """

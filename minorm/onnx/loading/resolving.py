@@ -1,4 +1,4 @@
-"""Find each node's operator version, and whether minorm reads it; one error names all nodes that it cannot read."""
+"""Find the operator version of each node, and check that minorm reads it; one error names all unread nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIMIZED = (
 
 
 def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collection[str] = ()) -> None:
-    """Find each node's version; one error lists all nodes without a reader, and where to cut the graph."""
+    """Find each node's version; one error lists all nodes without a reader and says where to cut the graph."""
     missing = []
     for node in nodes:
         why = registry.why_not(node.operator, node.domain, node.opset)
@@ -34,7 +34,7 @@ def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collecti
 
 
 def published(node: Node) -> int:
-    """Return the since-version of an operator that minorm does not know; 0 if ONNX does not know it either."""
+    """Return the since-version of an operator that minorm does not read; 0 if ONNX has no such operator."""
     if not 0 < node.opset <= versions.NEWEST:
         return 0
     try:
@@ -50,7 +50,7 @@ def _is_of_onnxruntime(domain: str) -> bool:
 def refuse(
     missing: Sequence[tuple[Node, str]], nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str]
 ) -> None:
-    """Raise LoadError if some nodes cannot be read; it names them, the reasons, and where to cut the graph."""
+    """Raise LoadError for nodes that cannot be read; the message gives the reasons, and where to cut the graph."""
     if missing:
         cuts = cutting.values(nodes, inputs, outputs, [node for node, _ in missing])
         lines = [f"load: minorm does not run {len(missing)} of {len(nodes)} nodes:"]

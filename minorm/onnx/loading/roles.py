@@ -2,12 +2,12 @@
 
 A float tensor of the file is a Parameter if it is a weight (judging/ says which tensors are) and a gradient can flow
 from an output to it. To find these tensors, we walk backwards from the outputs through all inputs that have a gradient.
-Running statistics are buffers: the mean and variance of a BatchNormalization that the file itself holds, and the
-tensors with these names in minorm's own files. Everything else (shapes, indices, bounds, scales of a Resize, numbers
-that exporters wrote) is a constant.
+Running statistics are buffers. These are the mean and the variance of a BatchNormalization, if the file holds them, and
+the tensors with these names in files of minorm. All other tensors are constants: shapes, indices, bounds, scales of a
+Resize, and numbers that exporters wrote.
 
-Two nodes may name one tensor as their statistics, because a tool merged equal initializers of a fresh model. Nodes that
-share scale and bias too are one layer, called twice (calls.py); other nodes get separate statistics.
+If a tool merged the equal initializers of a fresh model, two nodes may read one tensor as their statistics. Nodes that
+also share scale and bias are two calls of one layer (calls.py). Other nodes get separate statistics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minorm.onnx.loading.weights import Trainable
 
 
 def places(node: Node) -> Sequence[int]:
-    """Return which of a node's inputs are its running statistics."""
+    """Return the indices of the inputs that are the running statistics of a node."""
     if node.described is not None:  # and, if all batches have equal weight, the number of batches
         return range(3, len(node.inputs))
     return (3, 4) if node.operator == "BatchNormalization" else ()
@@ -39,14 +39,14 @@ ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "Sqrt", "Pow", "Neg", "Cast"
 
 @dataclass
 class Roles:
-    """Holds the decisions.
+    """Holds the role of each tensor.
 
     parameters   the arrays of the Parameters, by name
     buffers      name of a buffer -> the value from which it starts
-    updates      buffer -> the graph's output that is its next value, if no layer changes it by itself
-    spread       tensors that hold a Parameter once for each sample -> that Parameter
+    updates      buffer -> the output of the graph that is the buffer's next value, if no layer changes the buffer
+    spread       tensor that repeats a Parameter for each sample -> this Parameter
     snapshots    buffers that a layer changes in place while other nodes read their old values
-    verdicts     every tensor of the file -> its role, and the reason
+    verdicts     every tensor of the file -> its role and the reason for this role
     """
 
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -66,11 +66,11 @@ def assign(
     source: Origin,
     trainable: Trainable = None,
 ) -> Roles:
-    """Decide the roles, and tell each node the buffers that it owns (`node.statistics`, `node.updates`).
+    """Decide the roles, and record for each node the buffers that it owns (`node.statistics`, `node.updates`).
 
     inputs       the types of the graph's inputs, by name
-    updated      initializer -> the output that is its next value; minorm's training graphs have such outputs
-    source       the file's producer and its own statements
+    updated      initializer -> the output that is the initializer's next value, in training graphs of minorm
+    source       the producer of the file, and the file's statements about its tensors
     trainable    the caller's choice of Parameters, or None
     """
     origin = _origins(nodes, initializers)
@@ -137,7 +137,7 @@ def assign(
 
 
 def _floats(nodes: Sequence[Node], initializers: Mapping[str, Any], source: Origin) -> dict[str, Any]:
-    """Return the float tensors of the file by name: initializers, Constants, and copies that an Identity names."""
+    """Return the float tensors of the file by name: initializers, Constants, and the results of an Identity."""
     arrays = {name: array for name, array in initializers.items() if dtypes.is_float(array.dtype)}
     arrays |= weights.constants(nodes)
     return arrays | {name: arrays[first] for name, first in weights.copies(nodes, arrays, source).items()}
@@ -153,13 +153,13 @@ def _roots(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def _updates(node: Node, same: Mapping[str, str], updated: Mapping[str, str]) -> bool:
-    """Return True if the file keeps the running statistics as this node computes them, unchanged by other nodes."""
+    """Return True if the file keeps the running statistics that this node computes, and no other node changes them."""
     kept = ((updated.get(name, new), new) for name, new in zip(node.statistics, node.outputs[1:3], strict=False))
     return all(same.get(found, found) == same.get(new, new) for found, new in kept)
 
 
 def _readers(nodes: Sequence[Node], owners: set[int]) -> dict[str, set[str]]:
-    """Map each value to the operators that read it; nodes that own it as their statistics do not count."""
+    """Map each value to the operators that read the value; nodes that own it as running statistics do not count."""
     readers: dict[str, set[str]] = {}
     for node in nodes:
         held = places(node) if id(node) in owners else ()
@@ -174,9 +174,9 @@ def _statistics(node: Node) -> tuple[str, ...]:
 
 
 def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str, str]:
-    """Map values to the initializers or constants that they equal, perhaps under another name (Identity).
+    """Map each value that is an initializer or a constant, perhaps after an Identity, to the name of this tensor.
 
-    A value that a node makes from constants without a gradient, as ConstantOfShape does, is a constant too.
+    A value is also a constant if a node such as ConstantOfShape computes it from constants and without a gradient.
     """
     origin = {name: name for name in initializers}
     for node in nodes:
@@ -195,7 +195,7 @@ def _origins(nodes: Sequence[Node], initializers: Mapping[str, Any]) -> dict[str
 def _values_with_gradient(
     nodes: Sequence[Node], owners: set[int], outputs: Iterable[str], discrete: set[str]
 ) -> set[str]:
-    """Return the values to which a gradient can flow from an output; discrete values stop it."""
+    """Return the values to which a gradient can flow from an output; it does not flow through discrete values."""
     wanted = set(outputs) - discrete
     for node in reversed(nodes):
         if not any(name in wanted for name in node.outputs if name):

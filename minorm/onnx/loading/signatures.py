@@ -1,4 +1,4 @@
-"""Read the signature of a function that a model defines, once for all its calls."""
+"""Read the signature of a function that a model defines, once for all calls of the function."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from minorm.onnx.graph.tensors import text
 
 
 class Signature(NamedTuple):
-    """Holds the head of a function: its names, attributes and opsets.
+    """Holds the signature of a function: its names, attributes and opsets.
 
-    formals     the names of its inputs; an input that a call leaves out has no value
+    formals     the names of the function's inputs; an input that a call leaves out has no value
     defaults    attributes that a call may leave out, as AttributeProtos
-    path        the name of its body, from `path_of`
+    path        the name of the function's body, from `path_of`
     """
 
     name: str
@@ -30,7 +30,7 @@ class Signature(NamedTuple):
 
     @classmethod
     def of(cls, function: Any) -> Signature:
-        """Read the head of this FunctionProto."""
+        """Read the signature of this FunctionProto."""
         inputs = tuple(function.input)
         defaults = {attribute.name: attribute for attribute in function.attribute_proto}
         attributes = frozenset((*function.attribute, *defaults))
@@ -55,7 +55,7 @@ class Signature(NamedTuple):
 
 
 def domain_of(name: str) -> str:
-    """Return the domain; ONNX's own domain is "", also if the file calls it "ai.onnx"."""
+    """Return the domain; the domain of ONNX is "", even if the file writes "ai.onnx"."""
     return "" if name == "ai.onnx" else text(name, "the name of a domain")
 
 

@@ -1,11 +1,11 @@
-"""Handle outputs that are the next values of buffers; minorm names them `<name>.updated` in training graphs.
+"""Handle outputs that are the next values of buffers; in training graphs, minorm names them `<name>.updated`.
 
-An ONNX graph cannot change its state, so its new running statistics are outputs. A loaded module updates its buffers
-with them and does not return them. A cut graph keeps the updates of the layers that it still computes. The nodes that
-compute the updates are not between inputs and outputs, so without this rule the cut would drop them.
+An ONNX graph cannot change its state, so the new running statistics are outputs. A loaded module copies these outputs
+to its buffers and does not return them. A cut graph keeps the updates of the layers that it still computes. Otherwise,
+the cut would drop the nodes that compute the updates, because no output depends on these nodes.
 
-If `minorm.statistics` in the metadata describes a layer, the loaded layer updates its statistics itself, and the nodes
-that updated them are left out.
+If `minorm.statistics` in the metadata describes a layer, the loaded layer updates its statistics itself. The nodes that
+updated these statistics in the file are left out.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def of(model: Any, initializers: Iterable[str]) -> dict[str, str]:
 def still_computed(
     nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str], updated: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the entries of `updated` that the nodes for `outputs` still compute.
+    """Return the entries of `updated` that can still be computed with the nodes for `outputs`.
 
     given    the inputs and initializers of the graph
 
-    A layer keeps all its entries, or none.
+    If one entry of a layer cannot be computed, all entries of this layer are dropped.
     """
     there = set(given)
     needed = {id(node) for node in validation.needed(nodes, outputs)}
@@ -58,9 +58,9 @@ def adopted(
     updated: Mapping[str, str],
     outputs: Collection[str],
 ) -> dict[str, str]:
-    """Give each described normalization its statistics as inputs from 3 on; return the other entries of `updated`.
+    """Make the statistics of each described normalization inputs from 3 on; return the other entries of `updated`.
 
-    outputs    the values that the module returns; if a layer's new statistics are among these, its nodes stay
+    outputs    the values that the module returns; if they include new statistics of a layer, the layer's nodes stay
     """
     left = dict(updated)
     layers: dict[tuple[str, str], list[Node]] = {}

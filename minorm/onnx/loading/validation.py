@@ -1,9 +1,9 @@
-"""Check that a file is a valid model, before we trust, compute or allocate anything because of it.
+"""Check that a file is a valid model, before we trust the file, compute with it or allocate memory for it.
 
-We do not use the checker of the onnx package here. It is C++ code that would read a foreign file in this process; with
-shape inference, a small file can crash it (SECURITY.md). It also refuses some valid models (GroupNormalization 18). The
-checks here cover that checker's rules for nodes, names and attributes; `minorm check` runs the onnx checker in a
-separate process.
+We do not use the checker of the onnx package here. The checker is C++ code that would read a foreign file in this
+process, and with shape inference a small file can crash this code (SECURITY.md). The checker also refuses some valid
+models (GroupNormalization 18). The checks here include the onnx checker's rules for nodes, names and attributes.
+`minorm check` runs the onnx checker in a separate process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def opsets_of(model: Any) -> dict[str, int]:
 
 
 def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[str]) -> None:
-    """Check that every value is computed once, and before it is read, so that the graph has no cycle."""
+    """Check that every value is computed exactly once and before it is read, so that the graph has no cycle."""
     known = set(given)
     computed = {name for node in nodes for name in node.outputs}
     made: list[str] = []  # by the nodes, in their order
@@ -81,7 +81,7 @@ def _why_unknown(name: str, computed: Container[str], hidden: Container[str]) ->
 
 
 def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
-    """Return the nodes on which an output depends, in order."""
+    """Return the nodes on which at least one output depends, in order."""
     wanted, kept = set(outputs), []
     for node in reversed(nodes):
         if any(name in wanted for name in node.outputs if name):
@@ -135,12 +135,12 @@ def check_node(node: Node) -> None:
 
 
 def fixed_inputs(node: Node) -> Container[int]:
-    """Return the inputs through which no gradient flows; () for a damaged node, because its reader may fail."""
+    """Return the inputs through which no gradient flows; () for a damaged node, which the reader may not understand."""
     return registry.READERS[node.operator, node.since].fixed_inputs(node) if is_sound(node) else ()
 
 
 def is_sound(node: Node) -> bool:
-    """Return True if the version of its operator allows this node; only then may its reader be called."""
+    """Return True if the node fits its operator's version; a reader may be called only with such a node."""
     try:
         check_node(node)
     except LoadError:

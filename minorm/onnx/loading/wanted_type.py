@@ -1,4 +1,4 @@
-"""Check that a file can have the float type of `load(path, dtype=...)`, and convert its graph."""
+"""Check that a file can be loaded in the float type of `load(path, dtype=...)`, and convert the graph."""
 
 from __future__ import annotations
 

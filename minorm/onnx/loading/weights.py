@@ -1,8 +1,8 @@
-"""Collect the float tensors for the judge: tensors in nodes, copies, folded duplicates, and the caller's choice.
+"""Collect the float tensors that the judge examines: tensors in nodes, copies, and duplicates from folding.
 
 PyTorch's exporters write equal weights of a fresh model once; here they train as separate weights again. If a Parameter
-is expanded to the batch, the exporters write it once for each sample of the example; here it trains as one Parameter
-again.
+is expanded to the batch, the exporters repeat it in the file, for each sample of the example input. Here, it trains as
+one Parameter again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ def constants(nodes: Iterable[Node]) -> dict[str, Any]:
 
 
 def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Map each tensor that a tool copies by an Identity to the equal tensor from which it is copied.
+    """Map each tensor that a tool wrote as an Identity of another tensor to this other tensor.
 
-    PyTorch's exporter writes the equal weights of a fresh model once. A tensor that two modules really share has one
-    name in its files, and no Identity; but its folded form, `onnx::MatMul_7`, has a name for each call of a module.
+    PyTorch's exporter writes the equal weights of a fresh model once. If two modules really share a tensor, this tensor
+    has one name in the files, without an Identity. But after folding (`onnx::MatMul_7`), the tensor has a separate name
+    for each call of a module.
     """
     found: dict[str, str] = {}
     modules: dict[str, set[str]] = {}  # the modules that read a value
@@ -64,7 +65,7 @@ def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> 
 
 
 def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> int | None:
-    """Return the axis along which folding repeated a weight for each sample of a fixed batch; None if it did not.
+    """Return the axis along which folding repeated a weight for each sample of a fixed batch; else None.
 
     begins    initial states of recurrences, whose batch may be any axis but the last
     """
@@ -81,10 +82,10 @@ def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> i
 
 
 def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Find the tensors of `others` that folding made by repeating a weight for each sample; map each to its weight.
+    """Map each tensor of `others` that folding made from a weight, by repeating it for each sample, to this weight.
 
-    For example, the newer exporter writes an RNN as sums and products. The first of these, zeros times a matrix plus a
-    bias, is folded into the bias, repeated for each sample.
+    For example, the newer exporter writes an RNN as sums and products. The first step multiplies zeros by a matrix and
+    adds a bias. Folding replaces this step by the bias, which is repeated for each sample.
     """
     if not origin.kinds:
         return {}

@@ -1,7 +1,7 @@
 """Answer questions about a flat list of nodes: which node makes a value, which nodes read it, which numbers are fixed.
 
-It serves code that looks at several nodes at once. It computes only views of the file's tensors, and copies of small
-ones.
+This module is for code that looks at several nodes at once. It makes only views of the file's tensors, and copies of
+small tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOVES = ("Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "CastLike")
 
 
 class Held(NamedTuple):
-    """Names a tensor that the file holds, and the shape in which a node reads it."""
+    """Gives the name of a tensor of the file, and the shape in which a node reads the tensor."""
 
     name: str
     shape: tuple[int, ...]
@@ -33,9 +33,9 @@ class Held(NamedTuple):
 class Wiring:
     """Knows the makers, the readers and the fixed numbers of these nodes' values.
 
-    ends      values that are read elsewhere too: outputs of the graph, conditions
+    ends      values that are not only read by these nodes: outputs of the graph, and conditions
     arrays    initializers by name
-    learned   a function of a name: True if that initializer is certainly a weight, and so not a fixed number
+    learned   a function that returns True for the name of an initializer that is certainly a weight, not a fixed number
     ranks     the number of axes by name, for the values whose shapes the file declares
     types     the type by name, for the values whose types are certain
     """
@@ -68,7 +68,8 @@ class Wiring:
     def reader(self, name: str, *operators: str) -> Node | None:
         """Return the only reader of a value, if it has one of these operators.
 
-        A CastLike that uses only the type of the value, and serves only that reader, does not count as a reader.
+        A CastLike does not count as a reader if it uses only the type of the value and if only the reader needs the
+        result.
         """
         readers = self.readers.get(name, [])
         if len(readers) > 1:
@@ -79,14 +80,14 @@ class Wiring:
         return readers[0] if _is_one_of(readers[0], operators) else None
 
     def is_like(self, node: Node, name: str, among: Collection[int]) -> bool:
-        """Return True if a node casts another value to the type of `name`, and one node in `among` alone reads this."""
+        """Return True if a node casts another value to the type of `name` for a single reader, which is in `among`."""
         if node.operator != "CastLike" or node.inputs[0] == name or node.outputs[0] in self.ends:
             return False
         readers = self.readers.get(node.outputs[0], [])
         return len(readers) == 1 and id(readers[0]) in among
 
     def is_private(self, nodes: Collection[Node], result: str) -> bool:
-        """Return True if all nodes run under the same conditions, and only they read their values, except `result`."""
+        """Return True if the nodes have the same conditions, and other nodes read only `result` of their values."""
         inside = {id(node) for node in nodes}
         made = [name for node in nodes for name in node.outputs if name and name != result]
         return len({node.conditions for node in nodes}) == 1 and all(
@@ -95,7 +96,7 @@ class Wiring:
         )
 
     def same(self, a: str, b: str, depth: int = 3) -> bool:
-        """Return True if two values are equal: they are the same value, or computed twice in the same way."""
+        """Return True if two values are the same value, or if the graph computes them in the same way."""
         if a == b:
             return True
         first, second = self.makers.get(a), self.makers.get(b)
@@ -110,7 +111,7 @@ class Wiring:
     # Numbers
 
     def array(self, name: str) -> Any:
-        """Return the array of a value that the file fixes, if it is small; else None."""
+        """Return the array of a value if the file fixes the value and the array is small; else None."""
         base = self._base(name)
         if base in self.arrays and dtypes.is_float(self.arrays[base].dtype) and self.learned(base):
             return None
@@ -118,7 +119,7 @@ class Wiring:
         return array if array is not None and array.size <= SMALL else None
 
     def _base(self, name: str) -> str:
-        """Return the value that this value is made from, only by moves of axes and Casts that keep the type."""
+        """Return the value from which this value comes only by moves of axes and by Casts that keep the type."""
         for _ in range(STEPS):
             node = None if name in self.arrays else self.maker(name, *MOVES)
             if node is None:
@@ -158,7 +159,7 @@ class Wiring:
             return None
 
     def number(self, name: str) -> float | None:
-        """Return the float of a value that the file fixes, with the fewest digits: 1e-05, not 9.99999974737875e-06."""
+        """Return a float that the file fixes, in its shortest decimal form: 1e-05, not 9.99999974737875e-06."""
         array = self.array(name)
         if array is None or array.size != 1 or not dtypes.is_float(array.dtype):
             return None
@@ -180,7 +181,7 @@ class Wiring:
         return None if given is None else [int(n) for n in given]
 
     def held(self, name: str) -> Held | None:
-        """Return the file's float tensor that a value equals, perhaps with axes of length 1 added or removed."""
+        """Return the float tensor of the file that a value comes from; axes of length 1 may be added or removed."""
         view = self._view(name, STEPS)
         if view is None or not dtypes.is_float(view.dtype):
             return None
@@ -189,7 +190,7 @@ class Wiring:
 
 
 def _is_one_of(node: Node, operators: Collection[str]) -> bool:
-    """Return True if a node has one of these operators, but not its old form with a `broadcast` attribute."""
+    """Return True if a node has one of these operators and does not have the old `broadcast` attribute."""
     return node.operator in operators and not node.domain and "broadcast" not in node.attributes
 
 
@@ -245,7 +246,7 @@ def _constant_of_shape(node: Node, shape: Any) -> Any:
 
 
 def _cast(node: Node, x: Any) -> Any:
-    """Cast one number. Float arrays stay unchanged: callers get their type elsewhere, or only look for 0 and 1."""
+    """Cast one number. Float arrays stay unchanged: callers know their type, or only look for 0 and 1."""
     target = DTYPES[node.attributes["to"]] if node.operator == "Cast" else x.dtype
     if not dtypes.is_float(target) or not (x.size == 1 or dtypes.is_float(x.dtype)):
         raise TypeError("other numbers than floats")

@@ -1,1 +1,1 @@
-"""The rules that write, read and convert operators: one file for each family, with all versions side by side."""
+"""The rules that write, read and convert operators: one file for each family of operators, with all versions."""

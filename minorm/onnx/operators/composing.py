@@ -1,4 +1,4 @@
-"""Helpers of the conversion rules: move attributes to inputs and back, check numbers, write shapes and formulas."""
+"""Helpers of conversion rules: turn attributes into inputs and back, check numbers, write shapes and formulas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def to_attribute(d: NodeRewriter, place: int, name: str, floats: bool = False) -
 
 
 def one_number(array: Any, what: str) -> Any:
-    """Return the only element of a tensor; raise RuleNotApplicable if it does not have exactly one element."""
+    """Return the only element of a tensor; raise RuleNotApplicable unless there is exactly one element."""
     if np.size(array) != 1:
         raise RuleNotApplicable(f"{what} has {np.size(array)} elements; expected one")
     return np.reshape(array, -1)[0].item()
@@ -51,7 +51,7 @@ def place_of(axis: int, rank: int) -> int:
 
 
 def axes_from(d: NodeRewriter, x: str, axis: int) -> list[int]:
-    """List this axis and all later axes; for a negative axis, all are negative."""
+    """List this axis and all later axes; if `axis` is negative, all listed axes are negative."""
     if axis < 0:
         checked_count(-axis, "the number of axes")
         return [*range(axis, 0)]
@@ -78,13 +78,13 @@ def shape_of(d: NodeRewriter, x: str) -> str:
 
 
 def reshape(d: NodeRewriter, x: str, lengths: Sequence[int], kind: Kind | None = None) -> str:
-    """Write x reshaped to these lengths; 0 keeps a length, and -1 stands for the remaining elements."""
+    """Write a Reshape of x to these lengths; 0 keeps a length of x, and -1 stands for the remaining elements."""
     known = tuple(n if n > 0 else None for n in lengths)
     return d.emit("Reshape", x, d.integers(list(lengths), "shape"), kind=kind or Kind(d.kind(x).elem, known))
 
 
 def unsqueeze(d: NodeRewriter, x: str, axes: Sequence[int], rank: int) -> str:
-    """Write x with axes of length 1 inserted; `rank` is the rank of the result."""
+    """Write x with new axes of length 1; `rank` is the rank of the result."""
     return d.emit("Unsqueeze", x, d.integers(list(axes), "axes"), kind=Kind(d.kind(x).elem, (None,) * rank))
 
 
@@ -99,7 +99,10 @@ def cast(d: NodeRewriter, x: str, elem: int) -> str:
 
 
 def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
-    """Write the node's first output: `formula(*inputs)` returns its last operation. 16-bit floats become float32."""
+    """Write the node's first output by a formula; 16-bit floats are computed in float32.
+
+    `formula(*inputs)` returns the last operation of the formula.
+    """
     half = d.elem(d.input(0)) in HALVES
     inputs = [cast(d, name, FLOAT) if name and half and d.elem(name) in HALVES else name for name in d.node.input]
     operator, *args = formula(*inputs)
@@ -113,7 +116,10 @@ def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
 
 
 def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tuple[str, str, str]:
-    """Write (x - mean) / sqrt(var + eps) over axes, the mean, and the root; x is centred first: means can be large."""
+    """Write (x - mean) / sqrt(var + eps), the mean and the root.
+
+    The mean can be large, so x is centred first.
+    """
     mean, centred = centre(d, x, axes)
     var = mean_of(d, d.emit("Mul", centred, centred), axes)
     root = d.emit("Sqrt", d.emit("Add", var, d.scalar(eps, x, "epsilon")))
@@ -121,7 +127,10 @@ def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tu
 
 
 def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
-    """Write the mean over axes, and x - mean. A mean is subtracted twice, as the first is rounded to x's precision."""
+    """Write the mean over axes, and x - mean.
+
+    The mean is rounded to the precision of x, so the mean of the differences is subtracted too.
+    """
     mean = mean_of(d, x, axes)
     centred = d.emit("Sub", x, mean)
     rest = mean_of(d, centred, axes)
@@ -129,6 +138,6 @@ def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
 
 
 def mean_of(d: NodeRewriter, x: str, axes: Sequence[int], keep: bool = True) -> str:
-    """Write the mean over axes; if `keep` is True, the axes stay with length 1."""
+    """Write the mean over axes; if `keep` is True, these axes stay with length 1."""
     kind = None if keep else Kind(d.kind(x).elem)
     return d.emit("ReduceMean", x, d.integers(list(axes), "axes"), keepdims=int(keep), kind=kind)

@@ -1,16 +1,16 @@
 """Expand operators into others: instead of a node with such an operator, `load` reads several equivalent nodes.
 
-These are operators of other domains, mostly onnxruntime's com.microsoft, which a runtime puts into files when it
-optimizes or quantizes them. An expansion is a model function, written in the text form that the onnx package parses:
+Most of these operators are in com.microsoft, the domain of onnxruntime. onnxruntime writes these operators when it
+optimizes or quantizes a file. An expansion is a function of a model, in the text form that the onnx package parses:
 
     @expands("com.microsoft", "BiasGelu (A, B) => (C)")
     def bias_gelu(call: Call) -> str:
         return "s = Add(A, B)  C = Gelu(s)"
 
 The head lists attributes with their defaults, inputs and outputs. A node in the text may name an attribute
-(`@epsilon`). An input that a call leaves out is absent in the nodes as well. The nodes are of opset OPSET. So `load`
-finds weights, layers and training modes as in a file that has these nodes. A file that is written back has the operator
-itself.
+(`@epsilon`). An input that a call leaves out is also absent in the nodes. The nodes have the opset OPSET. So `load`
+finds weights, layers and training modes in the same way as in a file with these nodes. A file that is written back has
+the original operator.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ OPSET = 24
 
 @dataclass(frozen=True)
 class Call:
-    """A node, with everything that its expansion may ask about it.
+    """A node, with all facts that the rule of its expansion may need.
 
-    inputs        for each input, True if it is present; `outputs` has the same for the outputs
-    ranks         for each input, its number of axes if the file fixes it, else None
-    elements      for each input, its element type if it is an input of the model or an initializer, else 0
-    sequences     for each input, True if it is known to be a sequence
-    attributes    the attributes that the node gives, as Python values
+    inputs        True for each input that is present; `outputs` says the same about the outputs
+    ranks         the number of axes of each input; None if the file does not fix this number
+    elements      the element type of each input that is an input of the model or an initializer; 0 for other inputs
+    sequences     True for each input that is certainly a sequence
+    attributes    the attributes of the node, as Python values
     opset         the opset of the operator's domain
     opsets        the opsets of all domains of the model
     """
@@ -59,7 +59,7 @@ class Call:
         return place < len(self.outputs) and self.outputs[place]
 
     def rank(self, place: int) -> int | None:
-        """Return the number of axes of input `place`, or None if the file does not fix it."""
+        """Return the number of axes of input `place`; None if the file does not fix this number."""
         return self.ranks[place] if place < len(self.ranks) else None
 
     def get(self, name: str, default: Any) -> Any:
@@ -73,7 +73,7 @@ EXPANSIONS: dict[tuple[str, str], tuple[str | Callable[[Call], str], Rule]] = {}
 
 
 def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], Rule]:
-    """Register the rule that writes nodes for an operator; `head` begins with its name, or returns such a text."""
+    """Register the rule that expands an operator; `head`, or the text that `head` returns, begins with its name."""
 
     def add(rule: Rule) -> Rule:
         name = rule.__name__ if callable(head) else head.split()[0]
@@ -84,7 +84,7 @@ def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], 
 
 
 def function(domain: str, operator: str, call: Call) -> Any:
-    """Return the FunctionProto for a node of EXPANSIONS, or None if the node stays as it is.
+    """Return the FunctionProto for a node of EXPANSIONS; None if the node is not expanded.
 
     Raise LoadError if minorm does not read this form of the node.
     """

@@ -1,4 +1,4 @@
-"""Choose the type to compute in for operators with inputs of several types or a `stash_type`.
+"""Choose the type in which operators with inputs of several types or with a `stash_type` compute.
 
 minorm computes in the widest type of the inputs, at least float32, and rounds once at the end. ONNX's specification
 rounds three times: to the stash type, to T, and after scale and bias. minorm does not imitate a stash type of lower
@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def widest(*tensors: Tensor | None, stash: Any = dtypes.float16) -> Any:
-    """Return the widest among `stash` and the types in which minorm computes these tensors."""
+    """Return the widest type: of `stash`, and of the types in which minorm computes these tensors."""
     types = [dtypes.compute_type(t.dtype) for t in tensors if t is not None]
     return max([*types, stash], key=lambda dtype: dtype.itemsize)
 
@@ -43,7 +43,7 @@ def stash_type(node: Node) -> Any:
 
 
 def affine(y: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-    """y * scale + bias; scale and bias broadcast to y, and must not make y's shape larger."""
+    """y * scale + bias; scale and bias must broadcast to the shape of y."""
     for name, p in (("scale", scale), ("bias", bias)):
         if p is not None and not stretches(p.shape, y.shape):
             raise ValueError(f"{name} has shape {p.shape}; expected one that stretches to {y.shape}")
@@ -51,14 +51,14 @@ def affine(y: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def stretches(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Return whether `shape` broadcasts to `target` without making it larger."""
+    """Return whether `shape` broadcasts to `target`, and not to a larger shape."""
     return len(shape) <= len(target) and all(
         n in (1, m) for n, m in zip(reversed(shape), reversed(target), strict=False)
     )
 
 
 def single(x: Tensor, scale: Tensor, bias: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Normalize over axes that together have one element: x - mean is 0, so y is the bias."""
+    """Normalize over axes that together have only one element, so that x - mean is 0 and y is the bias."""
     assert math.prod(x.shape[axis] for axis in axes) == 1
     if scale.ndim == 1:
         scale, bias = (p.reshape(-1, *(1,) * (x.ndim - 2)) for p in (scale, bias))

@@ -1,4 +1,4 @@
-"""Import the files of all operator families; the import registers their rules."""
+"""Import the files of all operator families, because the import registers their rules."""
 
 from minorm.onnx.operators.contributed import (  # noqa: F401
     flex_attention,

@@ -1,6 +1,6 @@
 """Write a Markdown table of the operators that minorm reads, differentiates and writes, with their versions.
 
-python -m minorm.onnx.operators.table docs/onnx-operators.md       puts the table between the two marks in that file
+python -m minorm.onnx.operators.table docs/onnx-operators.md       puts the table between the two marks in this file
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BEGIN, END = (
 
 
 def table() -> str:
-    """Return the table: for each operator the versions read, the inputs with a gradient, the versions written.
+    """Return the table: for each operator, the versions read, the inputs with a gradient, and the versions written.
 
-    At the end it has a line for each domain whose operators are expanded into ONNX's operators.
+    The last lines are for the domains whose operators are expanded into ONNX's operators.
     """
     read: dict[str, set[int]] = {}
     for operator, since in registry.READERS:
@@ -45,7 +45,7 @@ def table() -> str:
 
 
 def gradients(operator: str) -> list[str]:
-    """List the inputs that a gradient reaches, in the operator's newest version."""
+    """List the inputs to which a gradient flows in the newest version of an operator."""
     since = max(version for name, version in registry.READERS if name == operator)
     schema, fixed = onnx.defs.get_schema(operator, since, ""), registry.READERS[operator, since].fixed
     fixed = () if callable(fixed) else fixed  # it depends on the node
@@ -59,7 +59,7 @@ def _may_be_float(types: Iterable[str]) -> bool:
 
 
 def _elsewhere() -> list[str]:
-    """Return a line for each domain other than ONNX's."""
+    """Return a line for each domain except ONNX's."""
     names: dict[str, list[str]] = {}
     for domain, operator in sorted(EXPANSIONS):
         names.setdefault(domain or "of ONNX's own domain, but of onnxruntime", []).append(operator)
@@ -81,7 +81,7 @@ def unread() -> dict[str, list[int]]:
 
 
 def page(text: str) -> str:
-    """Return the page with its table brought up to date."""
+    """Return the page with a new table between its marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -90,7 +90,7 @@ def page(text: str) -> str:
 
 
 def main(path: str) -> None:
-    """Bring the table in a file up to date."""
+    """Replace the table in a file by a new table."""
     text = page(Path(path).read_text(encoding="utf-8"))
     with atomic.replacing(path, "table") as file:
         file.write(text.encode())

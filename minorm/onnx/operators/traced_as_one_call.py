@@ -1,4 +1,4 @@
-"""Trace a loaded node as one call, so that `export` can write it again although minorm has no such operation."""
+"""Trace a loaded node as one call, so that `export` can write the node again although minorm has no such operation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def whole(node: Node, compute: Callable[..., Any]) -> Callable[..., Any]:
 
 @trace.operation
 def loaded_node(arguments: Sequence[Any], node: Written) -> Any:
-    """Compute the node from its inputs; None stands for an absent input."""
+    """Compute the result of the node; None stands for an absent input."""
     return node.compute(*arguments)
 
 

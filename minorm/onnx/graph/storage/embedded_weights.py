@@ -1,4 +1,4 @@
-"""Bring weights from other files into the model itself."""
+"""Copy the weights from other files into the model itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_outside(model: Any) -> bool:
 
 
 def bring_in(model: Any, folder: Any, budget: Budget) -> None:
-    """Change the model so that it holds all its weights; `folder` has the other files."""
+    """Copy the weights from the files in `folder` into the model."""
     for tensor in tensors_of(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             array = tensors.read(tensor, f"initializer {tensor.name!r}", folder, budget)

@@ -1,8 +1,8 @@
 """Read, cast and dequantize element types of 8, 4 and 2 bits.
 
-minorm does not compute with these types, and `minorm.tensor` refuses them. In a loaded graph such a value is a Tensor
-around an array of ml_dtypes with a byte per element. Only Cast, CastLike, QuantizeLinear and DequantizeLinear take such
-Tensors. A gradient passes only through a QuantizeLinear, which leaves it unchanged.
+minorm does not compute with these types, and `minorm.tensor` refuses them. In a loaded graph, a value of such a type is
+a Tensor whose array has a type of ml_dtypes, with one byte per element. Only Cast, CastLike, QuantizeLinear and
+DequantizeLinear take such Tensors. Only QuantizeLinear has a gradient, and passes it on unchanged.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def tensor(array: Any) -> Tensor:
 
 
 def nbytes(dtype: np.dtype[Any], count: int) -> int:
-    """Return the bytes that a file needs for this many elements."""
+    """Return the number of bytes that `count` elements take in a file."""
     return -(-count * BITS[dtype] // 8)
 
 
 def unpacked(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """Unpack elements from bytes that hold several each; the first element is in the lowest bits."""
+    """Unpack elements from bytes that each hold several elements; the first element is in the lowest bits."""
     bits, count = BITS[dtype], int(np.prod(shape))
     whole = np.frombuffer(raw, np.uint8)
     if bits < 8:
@@ -65,7 +65,7 @@ def unpacked(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Any:
-    """Cast an array to a narrow type; with `saturate`, numbers beyond a float type's range become its extremes."""
+    """Cast an array to a narrow type; `saturate` limits the numbers to the range of a float type."""
     if dtype == POWERS:
         return _power(x, saturate, round_mode)
     x = x.astype(np.float32) if x.dtype in BITS or x.dtype in dtypes.HALVES else x
@@ -78,7 +78,7 @@ def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = 
 
 
 def _power(x: Any, saturate: bool, round_mode: str) -> Any:
-    """Round to a power of two: the next one above or below, or the nearest one; NaN and infinity become NaN."""
+    """Round to the next power of two above or below, or to the nearest one; NaN and infinity become NaN."""
     if round_mode not in ("up", "down", "nearest"):
         raise ValueError(f"round_mode is {round_mode!r}; expected up, down or nearest")
     bits = x.astype(np.float32).view(np.uint32)

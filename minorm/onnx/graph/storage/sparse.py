@@ -55,7 +55,7 @@ def _is_sparse(node: Any) -> bool:
 def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> TensorProto:
     """Make the dense tensor of a SparseTensorProto; elements without a value are 0.
 
-    The places of the values are flat, or given for each axis.
+    A value's place is one index into the flattened tensor, or one index for each axis.
     """
     shape = tuple(sparse.dims)
     if any(n < 0 for n in shape) or len(shape) > MAX_RANK:

@@ -1,1 +1,1 @@
-"""Replace nodes of a loaded graph by other layers: spots.py finds the nodes, replacing.py takes them out."""
+"""Replace nodes of a loaded graph by other layers: spots.py finds the nodes, and replacing.py replaces them."""

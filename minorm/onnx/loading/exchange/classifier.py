@@ -1,4 +1,4 @@
-"""Load an image classifier from any ONNX file, to train it further for other classes and other images."""
+"""Load an image classifier from any ONNX file, in order to train it on other classes and other images."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Classifier:
         return metadata.entries_of(self._proto())
 
     def opened(self, channels: int, size: int) -> tuple[GraphModule, Head]:
-        """Return the network with all its weights, and its head; raise ValueError if it cannot take such images."""
+        """Return the network with all weights, and its head; raise ValueError if the images do not fit the network."""
         opened: tuple[GraphModule, Head] = self._named(lambda: self._opened(channels, size))
         self._heads[channels, size] = opened[1]
         return opened
@@ -88,7 +88,7 @@ class Classifier:
         raise ValueError(reasons[0] + ("; the file is quantized: expected its model in floats" if quantized else ""))
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> GraphModule:
-        """Build a network that returns logits for such images and `classes` classes, with a new random head.
+        """Build a network that returns `classes` logits for each image; its head is new and random.
 
         keeps_head    True to keep the head of the file
         """
@@ -109,7 +109,7 @@ class Classifier:
         return model
 
     def _check_runs(self, model: GraphModule, x: Tensor) -> None:
-        """Check that two images give the same results in one batch as one by one, whatever the file's batch is."""
+        """Check that two images give the same results in one batch as in two batches, if the file has a fixed batch."""
         given, size = self.input, x.shape[2]
         try:
             both = _outputs(model, x).numpy()
@@ -131,7 +131,7 @@ class Classifier:
 
     @cached_property
     def outputs(self) -> list[str]:
-        """Return the names of the outputs; training uses the first one with a head."""
+        """Return the names of the outputs; training uses the first output that has a head."""
         return self._outputs(self._proto())
 
     def _proto(self) -> Any:
@@ -145,7 +145,7 @@ class Classifier:
 
 
 def _cut(proto: Any, output: str, max_bytes: int) -> GraphModule:
-    """Return the network up to one output, in float32; its updates of running statistics stay."""
+    """Return the network up to one output, in float32; the network still updates its running statistics."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     image_input.drop_outputs(copy, lambda name: name != output and not name.endswith(".updated"))

@@ -1,8 +1,8 @@
-"""Find the head of a loaded classifier, its last layer, by walking back from the output, and replace it.
+"""Find the head of a loaded classifier (the last layer) by a walk back from the output, and replace the head.
 
-A head is a product with weights (Gemm, MatMul with its Add, or a 1x1 Conv) and all nodes that follow it up to the
-output: a pooling, a Reshape, a Softmax. The new layer replaces all of them, and gives one row of numbers for each
-image.
+A head is a product with weights (Gemm, MatMul with its Add, or a 1x1 Conv) and all nodes between this product and the
+output, such as a pooling, a Reshape or a Softmax. The new layer replaces all these nodes, and returns one row of
+numbers for each image.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SHOWN = 4  # the number of last nodes that an error names
 
 @dataclass(frozen=True)
 class Head:
-    """Locates and describes the last layer.
+    """Describes the last layer, and says where in the graph it is.
 
-    part        its nodes, and all nodes that follow up to the output
-    name        the layer's name in the graph: a module's path, or the name of its node
+    part        the nodes of the layer, and all nodes between the layer and the output
+    name        the layer's name in the graph: the path of its module, or the name of its node
     operator    Gemm, MatMul or Conv
-    features    the number of features that it reads
-    classes     the number of its results
-    after       the operators that follow
-    weights     the names of its tensors in the file
+    features    the number of features that the layer reads
+    classes     the number of results of the layer
+    after       the operators between the layer and the output
+    weights     the names of the layer's tensors in the file
     """
 
     part: Part
@@ -51,7 +51,7 @@ class Head:
 
     @property
     def activation(self) -> str:
-        """Return the activation that follows (Softmax, say); "" if the output is logits."""
+        """Return the activation after the head (Softmax, say); "" if the output is logits."""
         return next((operator for operator in self.after if operator in ACTIVATIONS), "")
 
     def layer(self, classes: int) -> Module:
@@ -65,7 +65,7 @@ class Head:
 def find(model: Any, x: Tensor) -> Head:
     """Find the head of a GraphModule with one output.
 
-    x    images for a run that shows the shapes
+    x    images, with which the model runs once so that all shapes are known
     Raise ValueError if there is no head; the error says which nodes we looked for, and which nodes are the last.
     """
     spots, name, after = replacing.spots_of(model), model.output_names[0], list[str]()
@@ -86,7 +86,7 @@ def find(model: Any, x: Tensor) -> Head:
 
 
 def replace(model: Any, head: Head, layer: Module) -> None:
-    """Replace the head, and all that follows it, by the layer."""
+    """Replace the head, and all nodes after it, by the layer."""
     completed(replacing.Replacement(model, head.part, layer, head.part.path or replacing.flat(head.name)).make)
 
 
@@ -101,7 +101,7 @@ def drop_activation(model: Any, head: Head) -> None:
 
 
 def _has_weights(spots: Spots, place: int) -> bool:
-    """Return whether the node multiplies one value of the network with fixed numbers."""
+    """Return whether the node multiplies a value of the network with fixed numbers."""
     first, second, *_ = spots.spots[place].inputs
     return first not in spots.fixed and second in spots.fixed
 

@@ -1,7 +1,7 @@
-"""Change a classifier's input to the form that training gives: any number of images, N x channels x size x size.
+"""Change a classifier's input to the form that training needs: any number of images, N x channels x size x size.
 
-If a file has another form, we change it before we load it: a fixed batch becomes free, also in the shapes of Reshapes,
-and an input of N x size x size x channels gets a Transpose.
+If a file has another form, we change the file before we load it. A fixed batch becomes free, in the input and in the
+shapes of Reshapes. Before an input of N x size x size x channels, we add a Transpose.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ def prepare(model: Any, found: ImageInput, channels: int, size: int) -> None:
 
 
 def drop_outputs(model: Any, gone: Callable[[str], bool]) -> None:
-    """Drop the outputs of the ModelProto for whose names `gone` returns True."""
+    """Drop each output of the ModelProto if `gone` returns True for its name."""
     drop(model.graph.output, lambda entry: gone(entry.name))
 
 
 def _shapes_of_reshapes(graph: Any) -> Iterator[Any]:
-    """Yield the fixed shapes, as TensorProtos, that only Reshapes read."""
+    """Yield the TensorProtos that only Reshapes read, as their shape."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and len(node.attribute) == 1 and node.attribute[0].HasField("t"):
@@ -110,7 +110,7 @@ def _shapes_of_reshapes(graph: Any) -> Iterator[Any]:
 
 
 def _free_batch(tensor: Any, batch: int) -> None:
-    """Free the batch with which a Reshape's shape begins: it becomes -1, or 0 (a copy) if there is a -1 already."""
+    """Replace the batch in the shape of a Reshape by -1, or by 0 (which copies the batch) if the shape has a -1."""
     shape = numpy_helper.to_array(tensor).copy()
     if shape.ndim != 1 or shape.size < 2 or shape[0] != batch:
         return

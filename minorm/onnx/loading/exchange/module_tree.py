@@ -1,4 +1,4 @@
-"""Put a layer among the modules below a loaded graph, and remove the modules that it makes superfluous."""
+"""Put a layer among the modules below a loaded graph, and remove the modules that are then superfluous."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.onnx.graph.node_layers import Layer
 
 
 def insert_layer(root: Module, layer: Module, wished: str, gone: Collection[int], lost: Collection[int]) -> str:
-    """Put the layer at a dotted path below `root`, or near this path if it is taken; return the path.
+    """Put the layer at a dotted path below `root`, or at a similar path if another module is there; return the path.
 
     gone    the ids of the modules that the graph no longer runs
     lost    the ids of the tensors that the graph no longer reads
@@ -43,7 +43,10 @@ def _find_empty(module: Any, gone: Collection[int], running: Collection[int], em
 
 
 def _slot_for(root: Module, wished: str, empty: set[int]) -> tuple[Module, str, str]:
-    """Return the module that gets a layer, the layer's name there, and its path; take modules on it out of `empty`."""
+    """Return the module that gets a layer, the layer's name in this module, and the layer's path.
+
+    The modules on this path are removed from `empty`.
+    """
     parent, reached = root, ""
     *above, name = wished.split(".")
     for part in above:

@@ -22,7 +22,7 @@ LINE = "model.replace({}, layer)"
 
 
 def found(model: Any, name: str, layer: Any) -> Part:
-    """Return the nodes that the name means; raise TypeError or ValueError if the layer cannot replace them."""
+    """Return the nodes that a user means by `name`; raise TypeError or ValueError if the layer cannot replace them."""
     if not isinstance(layer, Module):
         kind = f"the class {layer.__name__}" if isinstance(layer, type) else f"a {type(layer).__name__}"
         raise TypeError(f"replace: layer is {kind}; expected an nn.Module: model.replace({name!r}, nn.Linear(512, 5))")
@@ -55,7 +55,7 @@ def spots_of(model: Any) -> Spots:
 
 
 class Replacement:
-    """Computes a replacement: the steps and tensors that the graph will have, and the tensors that it will lose.
+    """Computes the steps and tensors that the graph will have after a replacement, and the tensors that it loses.
 
     steps, updates, snapshots    as in GraphModule
     lost                         the ids of the tensors that only dropped nodes read

@@ -1,7 +1,7 @@
-"""Find the nodes that a name means: a module's nodes, one node, the node of a value, or the readers of a tensor.
+"""Find the nodes that a name stands for: the nodes of a module, one node, a value's node, or a tensor's readers.
 
-The inputs of a module are the values that its nodes read from the rest of the network; tensors of the file and lengths
-do not count. The output of a module is the value that the rest of the network reads from the module's nodes.
+The inputs of a module are the values that its nodes read from the rest of the network; tensors of the file and computed
+lengths are not inputs. The output of a module is the value that the rest of the network reads from the module's nodes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LONGEST = 100  # the most characters of a name that we compare with others
 
 @dataclass(frozen=True)
 class Spot:
-    """Describes a node: its name in the file, its module, its operator, and the values that it reads and gives.
+    """Describes a node: its name in the file, its module, its operator, its inputs and its outputs.
 
-    branch    True if it runs only under a condition
+    branch    True if the node runs only under a condition
     """
 
     name: str
@@ -38,9 +38,9 @@ class Spot:
 
 
 class Part(NamedTuple):
-    """Describes nodes that belong together: their places in the list, the values that they read, and their output.
+    """Describes nodes that belong together: their indices in the list, the values that they read, and their output.
 
-    path      the path of their module, or ""
+    path      the path of the module of these nodes; "" if they have no module
     """
 
     places: list[int]
@@ -93,9 +93,10 @@ class Spots:
             self.makers |= {name: place for name in spot.outputs if name}
 
     def find(self, name: str, operation: str, line: str) -> Part:
-        """Return the nodes that a name means; the rest of the graph must read just one of their values.
+        """Return the nodes that a name means; the rest of the graph must read exactly one value of these nodes.
 
-        operation, line    for errors: the caller, and the form of a correct line, `model.replace({}, layer)`
+        operation, line    for error messages: the name of the caller, and a pattern for a correct call,
+                           `model.replace({}, layer)`
         """
         places, inputs, path = self.nodes_and_inputs(name, operation, line)
         outputs = self._outputs(places)
@@ -109,7 +110,7 @@ class Spots:
         return Part(places, inputs, outputs[0], path)
 
     def nodes_and_inputs(self, name: str, operation: str, line: str) -> tuple[list[int], list[str], str]:
-        """Return the places of the nodes that a name means, the values that they read, and the path of their module."""
+        """Return the indices of the nodes that a name means, the values that they read, and their module's path."""
         if not isinstance(name, str):
             raise TypeError(f"{operation}: the name is {name!r}; expected a str: {line.format(repr('fc'))}")
         places, path = self._nodes_and_module(name)
@@ -126,7 +127,7 @@ class Spots:
     # What a name means
 
     def _nodes_and_module(self, name: str) -> tuple[list[int], str]:
-        """Return the places of the nodes that a name means, and the path of their module."""
+        """Return the indices of the nodes that a name means, and the path of their module."""
         path = name.replace("/", ".").strip(".")
         if path and (places := self._of_module(path)):
             return places, path
@@ -142,7 +143,10 @@ class Spots:
         return [], ""
 
     def _of_module(self, path: str) -> list[int]:
-        """Return the nodes of a module and of modules below it; if no node names it, return its tensors' readers."""
+        """Return the nodes of a module and of the modules below.
+
+        If no node names the module, return the nodes that read its tensors.
+        """
         if not path:
             return []
         inside = {place for place, spot in enumerate(self.spots) if _is_below(spot.module, path)}
@@ -153,13 +157,13 @@ class Spots:
         return sorted(live or found)
 
     def module_of(self, place: int) -> str:
-        """Return the path of the module that holds all the node's tensors, else of the module that the node names."""
+        """Return the path of the module that holds all tensors of a node, or else the path that the node names."""
         spot = self.spots[place]
         homes = {self.tensors[name] for name in spot.inputs if self.tensors.get(name)}
         return homes.pop() if len(homes) == 1 else spot.module
 
     def with_bias(self, place: int) -> list[int]:
-        """Return a node together with the product or the bias that belongs to it: MatMul and Add are one layer."""
+        """Return a node, and the other node of its layer if the layer is a MatMul and the Add of a bias."""
         spot = self.spots[place]
         if spot.operator == "Add":
             made = [self.makers[name] for name in spot.inputs if name in self.makers and name not in self.fixed]
@@ -168,7 +172,7 @@ class Spots:
         return [place] if bias is None else [place, bias]
 
     def _bias_of(self, place: int) -> int | None:
-        """Return the Add that adds a bias to a product with weights, if nothing else reads the product."""
+        """Return the Add that adds a bias to a product with weights; None if another node reads the product."""
         spot = self.spots[place]
         weighted = spot.operator in PRODUCTS and any(name in self.fixed for name in spot.inputs[:2])
         read = self.readers.get(spot.outputs[0], []) if weighted and spot.outputs[0] not in self.ends else []
@@ -222,7 +226,7 @@ def _is_below(path: str, above: str) -> bool:
 
 
 def _similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return similar names; of a long list we compare the end, because the heads are there."""
+    """Return similar names; only the end of a long list is compared, because the heads of networks are there."""
     names = [other for other in dict.fromkeys(known) if 0 < len(other) < LONGEST and other.isprintable()]
     path = name.replace("/", ".").strip(".")
     ending = [other for other in names if path and other.rpartition(".")[2] == path.rpartition(".")[2]]

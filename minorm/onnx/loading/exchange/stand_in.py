@@ -1,4 +1,4 @@
-"""Put a stand-in node for a layer into the file of a loaded graph; `export` replaces it by the layer's own nodes."""
+"""Put a stand-in node for a layer into the file of a loaded graph; `export` replaces it by the nodes of the layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOMAIN, OPERATOR = "minorm", "Replaced"  # its name is the path of the layer
 def put_layer(
     model: Any, layout: Layout, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
 ) -> Layout:
-    """Let an unnamed stand-in node compute `output`, and drop everything unneeded; return the new layout.
+    """Make a stand-in node without a name compute `output`, drop what is no longer needed, and return the new layout.
 
     returned    the values that the module returns; they may differ from the outputs of the graph
     gone        the outputs of the graph to drop
@@ -52,7 +52,7 @@ def is_layer(node: Any) -> bool:
 
 
 def _needed(nodes: Sequence[Any], ends: Iterable[str]) -> set[int]:
-    """Return the places of the nodes that compute these values, directly or not."""
+    """Return the indices of the nodes on which these values depend, directly or indirectly."""
     wanted, found = set(ends), set()
     for place in range(len(nodes) - 1, -1, -1):
         if not wanted.isdisjoint(filter(None, nodes[place].output)):
@@ -62,7 +62,7 @@ def _needed(nodes: Sequence[Any], ends: Iterable[str]) -> set[int]:
 
 
 def _moved(layout: Layout, places: dict[int, int]) -> Layout:
-    """Return the layout with the nodes' new places, without the dropped nodes."""
+    """Return the layout with the new indices of the nodes, and without the dropped nodes."""
     labels = {
         (context, place if context else places[place]): label
         for (context, place), label in layout.labels.items()

@@ -1,18 +1,18 @@
 """Judge whether each tensor of a file is a Parameter, a buffer or a constant, and say why.
 
 A file has no parameters, only tensors. Some are a network's weights. Others are numbers that a program wrote: the 0.5
-of a GELU, the eps of a norm, the exponent of a square. Training these would break the network. The judge asks, in this
-order:
+of a GELU, the eps of a norm, the exponent of a square. If these numbers were trained, the network would break. The
+judge asks these questions in this order:
 
 1. What does the file say? minorm writes Constants for numbers; PyTorch's newer exporter marks each tensor as PARAMETER,
    BUFFER or CONSTANT_TENSOR; PyTorch never writes a Parameter as a Constant node.
-2. What does its name say (naming.py)? Buffers have their usual names; a module's tensor has a module's path in its
-   name.
-3. What are its numbers (tables.py)? Numbers from a formula (sines, filter banks, windows, masks, ranges) were not
-   trained.
-4. What do nodes use it for (weights_by_input.py)? A tensor trains under any name if it is a weight of an operator that
-   has weights. It also trains if it is combined with values of the network and has several numbers that are not all
-   equal. A single number in arithmetic trains only if it has the name of a module's tensor.
+2. What does the tensor's name say (naming.py)? Buffers have their usual names; a module's tensor has a module's path in
+   its name.
+3. What numbers does the tensor hold (tables.py)? Numbers from a formula (sines, filter banks, windows, masks, ranges)
+   were not trained.
+4. What do nodes use the tensor for (weights_by_input.py)? A tensor trains under any name if an operator reads it as a
+   weight. It also trains if nodes combine it with values of the network and its numbers are not all equal. A single
+   number in arithmetic trains only if it has the name of a module's tensor.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ NOT_ASKED = Verdict(CONSTANT, "load(trainable=...) does not ask for it")
 
 
 def others_of(array: Any, is_state: bool) -> Verdict:
-    """Return the verdict on a tensor that cannot train under any name.
+    """Return the verdict on a tensor that cannot train, whatever its name is.
 
-    is_state    True if a layer keeps it as running statistics
+    is_state    True if a layer keeps the tensor as running statistics
     """
     if is_state:
         return Verdict(BUFFER, "running statistics of a normalization")
@@ -100,7 +100,7 @@ class Judge:
         return found
 
     def _said(self, name: str) -> Verdict | None:
-        """Return the verdict that the file itself gives, or None."""
+        """Return the verdict that the file itself gives; None if the file gives no verdict on this tensor."""
         if self.origin.ours:
             if name in self.held:
                 return Verdict(CONSTANT, "minorm writes no Parameter as a Constant node")
@@ -113,7 +113,7 @@ class Judge:
         return None
 
     def _impossible(self, name: str, own: str) -> Verdict | None:
-        """Return the verdict if the tensor cannot be a Parameter under any name; else None."""
+        """Return the verdict if the tensor cannot be a Parameter, whatever its name is; else None."""
         if naming.is_named_as_buffer(own, self.known):
             return Verdict(BUFFER, "it has the name of a buffer")
         if own in self.after:
@@ -151,8 +151,8 @@ class Judge:
     def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
         """Return the formula that made the numbers, in words; "" if they have no formula.
 
-        A weight, or a tensor with a word as its name, may hold a range or few different numbers, because an author may
-        have initialized it so.
+        In a weight, or in a tensor whose name is a word, a range or a few different numbers do not count as a formula,
+        because an author may have chosen these numbers as initial values.
         """
         kind = None if place is None else place.kind
         is_weight = own.rpartition(".")[2] == "weight"
@@ -167,7 +167,7 @@ class Judge:
         return tables.formula(array) or few
 
     def _placed(self, array: Any, place: Place | None) -> Verdict:
-        """Return the verdict that follows from a tensor's place and numbers alone."""
+        """Return the verdict that follows from the use of a tensor and from its numbers alone."""
         if place is None:
             return Verdict(CONSTANT, "it is not where operators have weights, and no module's name says more")
         if place.kind is Kind.WEIGHT:

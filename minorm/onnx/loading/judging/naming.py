@@ -1,4 +1,4 @@
-"""Tell whether a tensor's name comes from a module, from a person, or from a program that counts its tensors.
+"""Find out whether a tensor's name comes from a module, from a person, or from a program that numbers tensors.
 
     MODULE    a module's tensor: `layer1.0.conv1.weight`, TensorFlow's `model/dense/MatMul/ReadVariableOp:0`,
               Paddle's `linear_0.w_0`; in a file of PyTorch's older exporter also `cls_token`, a tensor of the outermost
@@ -7,7 +7,7 @@
     TOOL      a number or a path that a program made up: `onnx::Mul_7`, `497`, `/fc/Transpose_output_0`, `val_12`,
               Paddle's `helper.constant.3`
 
-A foreign file may have any names, so each check of a name takes only time in proportion to the name's length.
+A foreign file may have any names, so each check of a name takes a time proportional to the name's length at most.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARAMETER = "PARAMETER"
 
 
 class Form(enum.Enum):
-    """Says who gave a name."""
+    """The author of a name: a module, a person or a program."""
 
     MODULE = "a module"
     PLAIN = "a person"
@@ -62,11 +62,11 @@ _BUFFER = ("_buffer", "_buf")
 
 @dataclass
 class Origin:
-    """Holds a file's statements about itself.
+    """Holds the statements of a file about its producer and its tensors.
 
     kinds      name -> PARAMETER and the like; empty if the file does not say
-    scripted   True if PyTorch's older exporter wrote the file; in it, only names by the exporter have colons and
-               slashes
+    scripted   True if PyTorch's older exporter wrote the file; then only names that the exporter made up have colons
+               and slashes
     """
 
     producer: str = ""
@@ -90,7 +90,7 @@ class Origin:
         return cls(model.producer_name, kinds, scripted=model.producer_name == "pytorch" and not newer)
 
     def form(self, name: str) -> Form:
-        """Return which kind of author probably gave the name."""
+        """Return the kind of author that probably gave the name."""
         if self.kinds:
             return Form.MODULE if self.kinds.get(name) == PARAMETER else Form.TOOL
         if is_named_as_buffer(name):
@@ -125,7 +125,7 @@ def _is_variable(name: str) -> bool:
 
 
 def _is_counted(name: str) -> bool:
-    """Return whether a word ends with numbers, `mul_3`, or is a tool's name for a constant."""
+    """Return whether a word ends with numbers (`mul_3`) or is a word that tools use for constants."""
     base = name.rstrip(f"_{_DIGITS}")
     return _COUNTED.fullmatch(name) is not None or bool(base and _COUNTERS.fullmatch(name[len(base) :]))
 
@@ -136,7 +136,7 @@ def is_literal(name: str) -> bool:
 
 
 def is_named_as_buffer(name: str, siblings: Container[str] = ()) -> bool:
-    """Return whether a name is that of a buffer: statistics, a known table, the state of a reparametrization.
+    """Return whether buffers have such a name: statistics, a known table, or the state of a reparametrization.
 
     siblings    the other tensors of the file: `weight_u` and `weight_mask` are buffers if the file has a `weight_orig`
     """

@@ -1,8 +1,9 @@
 """Recognize tensors made by a formula, not by training: tables of sines, filter banks, windows, masks, ranges, grids.
 
-One property finds most of them. Along the right axis, a sine, a cosine, a straight line, and a growth by one factor all
-satisfy x[t+1] + x[t-1] = 2 c x[t], where c is the same for all t. The rows of a Fourier basis along the frequencies
-satisfy it too, even with a window over them. Trained numbers never satisfy it.
+One equation finds most of these tensors: x[t+1] + x[t-1] = 2 c x[t], where c is the same for all t. Along the right
+axis, the equation holds for a sine, a cosine, a straight line, and numbers that grow by one factor. Along the
+frequencies, it also holds for the rows of a Fourier basis, even if a window multiplies the rows. It never holds for
+trained numbers.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def formula(array: Any) -> str:
 
 
 def basis(array: Any) -> str:
-    """Return the formula of a tensor that may be an operator's weight: like `formula`, but without ranges and grids."""
+    """Return the formula of a tensor that may be an operator's weight; ranges and grids are not formulas here."""
     if not _may_be_a_table(array):
         return ""
     found = "" if _is_mixed(array) else _masks(array)
@@ -90,7 +91,7 @@ def is_binary(array: Any) -> bool:
 
 
 def few_numbers(array: Any, times: int = 2) -> str:
-    """Return why a program may have written these numbers, if nothing marks them as weights; else "".
+    """Return why a program may have written these numbers; "" if they look like weights.
 
     times    how often each number must occur on average
     """
@@ -107,7 +108,7 @@ def few_numbers(array: Any, times: int = 2) -> str:
 
 
 def _is_rounded(array: Any) -> bool:
-    """Return True if all numbers fit 16 bits; there are so few such numbers that repetitions prove nothing."""
+    """Return True if all numbers fit into 16 bits; so few such numbers exist that repetitions prove nothing."""
     return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in dtypes.HALVES)
 
 
@@ -118,7 +119,7 @@ def _has_hardly_moved(array: Any) -> bool:
 
 
 def fixed_filters(array: Any) -> str:
-    """Return why a convolution's kernels look fixed, not trained: Sobel's, Laplace's, wavelets; else ""."""
+    """Return why the kernels of a convolution look fixed (Sobel, Laplace, wavelets); "" if they look trained."""
     if not 9 <= array.size <= LARGEST or is_all_equal(array):
         return ""
     if len(np.unique(array.reshape(-1)[:SAMPLE])) > FEW or len(numbers := np.unique(array)) > FEW:
@@ -149,7 +150,7 @@ def _is_mixed(array: Any) -> bool:
 
 
 def _core(array: Any) -> Any:
-    """Return the numbers without axes of length 1 and axes along which all numbers are the same."""
+    """Remove the axes of length 1 and the axes along which all numbers are the same; return the rest."""
     values = np.squeeze(array)
     for axis in reversed(range(values.ndim)):
         first = values.take([0], axis)
@@ -174,7 +175,7 @@ def _waves(values: Any) -> str:
 
 
 def _is_wave(values: Any) -> bool:
-    """Return True if sines alternate with their cosines, or fill one half and cosines the other: sin^2 + cos^2 = 1."""
+    """Return True if the numbers are sines and their cosines, in turn or in two halves: sin^2 + cos^2 = 1."""
     n = values.shape[-1] if values.ndim else 0
     if n < 4 or n % 2:
         return False
@@ -189,7 +190,7 @@ def _is_wave(values: Any) -> bool:
 def _lines(values: Any, axis: int, most: int | None = None) -> Any:
     """Return all lines along an axis in float64, or about `most` of them.
 
-    These come from all parts of the tensor, because its first lines may be all zeros.
+    The lines come from all parts of the tensor, because its first lines may be all zeros.
     """
     others = [n for i, n in enumerate(values.shape) if i != axis]
     count = math.prod(others)
@@ -210,7 +211,7 @@ def _recurrent(lines: Any) -> Any:
 
 
 def _oscillates(values: Any, axis: int) -> bool:
-    """Return True if sines or cosines run along an axis or each half of it, perhaps except at the two ends."""
+    """Return True for sines or cosines along an axis or along both halves of the axis; the two ends may differ."""
     n, count = values.shape[axis], values.size // values.shape[axis]
     halves = [slice(0, n // 2), slice(1, n // 2 - 1)] if n % 2 == 0 else []
     for part in (slice(0, n), slice(1, n - 1), *halves):
@@ -239,7 +240,7 @@ def _ends_alike(lines: Any) -> bool:
 
 
 def _progression(values: Any) -> str:
-    """Find numbers that grow by one step or one factor, in the whole tensor or along an axis, and powers of two."""
+    """Find numbers that grow by one step or one factor (in the whole tensor or along an axis), or powers of two."""
     if values.ndim == 0 or values.size < 4:
         return ""
     flat = values.reshape(-1)

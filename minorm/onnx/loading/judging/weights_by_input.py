@@ -1,8 +1,9 @@
-"""Find the use of each float tensor of a file: an operator's weight, an operand beside values of the network, or other.
+"""Find the use of each float tensor of a file: an operator's weight, an operand with values of the network, or other.
 
-Values of the network are values that depend on its inputs. A tensor may reach its place through a Transpose or a Slice.
-It may also be a part from which nodes compute a weight. For example, they multiply a learned query by weights before it
-meets values of the network, or make a weight-normalized kernel from a direction and a length.
+Values of the network are values that depend on its inputs. There may be a Transpose or a Slice between a tensor and the
+node that uses it. A tensor may also be a part from which nodes compute a weight. For example, nodes multiply a learned
+query by weights before they combine it with values of the network, or compute a weight-normalized kernel from a
+direction and a length.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Says how a node uses a tensor, and names the node."""
+    """Says how a node uses a tensor, and which node this is."""
 
     kind: Kind
     operator: str
@@ -80,12 +81,12 @@ _ORDER = {kind: i for i, kind in enumerate(Kind)}
 
 
 def places(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> dict[str, Place]:
-    """Map each array that has a place to this place; `inputs` are the inputs of the graph."""
+    """Map the name of each used array to its Place; `inputs` are the inputs of the graph."""
     return _Walk(nodes, inputs, arrays).found()
 
 
 class _Walk:
-    """Walks from the last node to the first, and passes a value's place on to the tensors that it is computed from."""
+    """Walks from the last node to the first, and passes the Place of a result on to the inputs of its node."""
 
     def __init__(self, nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> None:
         self.nodes, self.arrays = nodes, arrays
@@ -147,7 +148,7 @@ class _Walk:
         return {name: self.places[name] for name in arrays if name in self.places}
 
     def _images(self, node: Node) -> None:
-        """Collect the tensors that reach a convolution as its image or its kernel; a style may multiply the kernel."""
+        """Collect the tensors that a convolution reads as image or kernel, perhaps after a product with a style."""
         if node.operator in CONVOLUTIONS:
             self.images.update(node.inputs[:1])
             self.kernels.update(node.inputs[1:2])
@@ -163,7 +164,7 @@ class _Walk:
             self.places[name] = place
 
     def _pass_up(self, node: Node) -> None:
-        """Give the place of a node's result to its inputs; none of these depends on the network's inputs."""
+        """Give the Place of a node's result to the node's inputs, which do not depend on the inputs of the network."""
         place = min(
             (self.places[name] for name in node.outputs if name in self.places),
             key=lambda place: _ORDER[place.kind],
@@ -186,7 +187,7 @@ class _Walk:
                     self._put(node.inputs[i], part)
 
     def _enter(self, node: Node) -> None:
-        """Record the places of the tensors that a node reads together with values of the network."""
+        """Record the Places of the tensors that a node reads together with values of the network."""
         label = node.name or next(filter(None, node.outputs), "")
         operator = node.operator
         if operator in MOVES and (operator != "Gather" or node.inputs[0] in self.live):
@@ -221,18 +222,18 @@ class _Walk:
 
 
 class _Learned:
-    """Tells whether normalizations multiply by ones and add zeros; each array is examined once for all its readers."""
+    """Finds normalizations that multiply by ones and add zeros; each array is examined once for all its readers."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = arrays
         self.neutral: dict[tuple[str, float], bool] = {}  # (array, number) -> True if all numbers are this
 
     def is_neutral(self, node: Node) -> bool:
-        """Return True if a normalization multiplies by ones and adds zeros, because it has no weights but its operator
-        needs some.
+        """Return True for a normalization without weights, whose operator therefore multiplies by 1 and adds 0.
 
-        Exporters write a norm without weights in this way, and also the first part of a GroupNorm: Reshape,
-        InstanceNormalization. The answer is False for a BatchNormalization that trains: it may belong to a fresh model.
+        In this way, exporters write a norm without weights, and also the first part of a GroupNorm (Reshape,
+        InstanceNormalization). The answer is False for a BatchNormalization that trains, because it may belong to a
+        fresh model.
         """
         trains = node.operator == "BatchNormalization" and any(node.outputs[1:])
         if trains or isinstance(node.described, Written):  # weights that a file writes in separate nodes count
@@ -247,7 +248,7 @@ class _Learned:
 
 
 def states(nodes: Sequence[Node]) -> set[str]:
-    """Return the initial values of RNNs and loops, and the values that nodes repeat or cast to make these."""
+    """Return the initial values of RNNs and loops, and the values from which nodes make them by a repeat or a cast."""
     found = set[str]()
     for node in reversed(nodes):
         if node.operator in REPEATING or node.operator == "CastLike":

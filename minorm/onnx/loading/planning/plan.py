@@ -1,4 +1,4 @@
-"""Keep the Functions that one run of a graph applied, as a plan that reads and writes numbered registers."""
+"""Keep the Functions that one run of a graph applied, as a plan whose Functions use numbered registers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from minorm.tensor.tensor import Tensor
 
 
 class Plan:
-    """Applies the Functions of a run again, on numbered registers. Register 0 holds None, for an absent argument.
+    """Applies the Functions of an earlier run to numbered registers. Register 0 holds None, for absent arguments.
 
-    held      pairs: a register, and the Tensor of the graph whose array it holds when a run begins
+    held      pairs of a register and a Tensor of the graph; when a run begins, the register gets the Tensor's array
     fixed     the registers when a run begins: arrays that depend on shapes alone, and None for the others
     layers    the layers that have options; the plan becomes invalid if these options change
     """
@@ -49,7 +49,7 @@ class Plan:
         return "\n".join(map(repr, self.applications))
 
     def is_current(self) -> bool:
-        """Return whether no layer has changed its mode, options or Tensors since the plan was made, or got hooks."""
+        """Return whether all layers still have the mode, options, Tensors and hooks for which the plan was made."""
         if any(held.get(name) is not value for held, name, value in self.tensors):
             return False
         return all(vars(layer) == before and not is_active(layer) for layer, before in self.layers)
@@ -68,5 +68,5 @@ class Plan:
 
 
 def is_active(layer: Module) -> bool:
-    """Return whether a layer does more than compute: it trains, or calls hooks."""
+    """Return whether a layer trains or calls hooks, so that it does more than compute its result."""
     return (layer.training and not layer.frozen) or any(layer.__dict__.get("_hooks", {}).values())

@@ -1,17 +1,18 @@
-"""Run inference by plan: record once which Functions a graph applies to inputs of given shapes, and apply them again.
+"""Run inference by a plan: record which Functions a graph applies to inputs of given shapes, and apply these again.
 
 A node's rule checks its arguments, reads axes and sizes, and applies Functions to arrays. In evaluation mode and
-without gradients, everything but the Functions' results depends on shapes alone. So we trace the second run with inputs
-of the same shapes and types. The Functions that it applied, with the numbers of their arrays and their options, are a
-Plan. Later runs apply these Functions in the same order to the same arrays, and give the same bits.
+without gradients, all this depends on shapes alone, except the results of the Functions. So we trace the second run
+with inputs of the same shapes and types. A Plan holds the Functions of this run, with their options and the registers
+of their arrays. Later runs apply these Functions in the same order to the same arrays, and give the same bits.
 
-A plan is made only if it certainly gives the same bits. If a rule itself reads elements of its arguments, instead of
-passing them to a Function, these arguments must depend on shapes alone; watched.py notices such reads. The shapes of
-results must depend on shapes alone too; OPERATORS_WITHOUT_PLAN lists operators that cannot promise this. Arrays among a
+A plan is made only if it certainly gives the same bits. Some rules read elements of their arguments themselves, not
+through a Function. These arguments must depend on shapes alone; watched.py notices such reads. The shapes of results
+must also depend on shapes alone; OPERATORS_WITHOUT_PLAN lists operators for which this is not certain. Arrays among a
 Function's options must not come from the run, except the indices of a Take. A run neither makes nor uses a plan if it
 records gradients, has an open trace or a watcher of its nodes, trains a layer, calls hooks, or uses arrays on a GPU. A
-graph without a plan runs node by node. So does a run that fails by plan, so that the error names the node. A graph that
-was converted to another type has plans of that type; they contain the conversions of the values that a node reads.
+graph without a plan runs node by node. If a run by plan fails, the graph also runs node by node, so that the error
+names the node. A graph that was converted to another type has separate plans for this type. These plans also convert
+the values that nodes read.
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ KEPT = 8  # the most plans of a graph; a new shape replaces the oldest
 
 
 class Plans:
-    """Keeps the plans of a graph, by the shapes and types of its inputs and the type to which it was converted.
+    """Keeps the plans of a graph.
 
-    In place of a plan, an entry is True for inputs that have come only once, and False for inputs that cannot have one.
+    The key of a plan is the shapes and types of the inputs, and the type to which the graph was converted.
+
+    After the first run with such inputs, the entry of the key is True. After the second run, the entry is a Plan, or
+    False if no plan is possible.
     """
 
     def __init__(self) -> None:
@@ -45,7 +49,7 @@ class Plans:
         return Plans, ()  # a copy of the graph makes its own plans
 
     def run(self, given: Sequence[Tensor], dtype: Any) -> list[Tensor] | None:
-        """Run the plan for these inputs and return its outputs; None if there is no plan or it may not be used now."""
+        """Run the plan for these inputs and return the outputs; None if no plan exists or the plan may not run now."""
         if not self._known or not _may_repeat(given):
             return None
         key = _key(given, dtype)
@@ -68,7 +72,7 @@ class Plans:
         constants: Sequence[Tensor],
         layers: Sequence[Module],
     ) -> Recorder | None:
-        """Return a Recorder for this run if such inputs have come once before and a plan is possible; else None."""
+        """Return a Recorder if this is the second run with inputs of this kind and a plan is possible; else None."""
         if not _may_repeat(given) or any(map(is_active, layers)):
             return None
         places = [*map(id, given)]  # if one Tensor is two inputs, we cannot tell which input a node reads
@@ -90,7 +94,7 @@ class Plans:
         )
 
     def keep(self, given: Sequence[Tensor], dtype: Any, plan: Plan | None) -> None:
-        """Use this plan for runs with such inputs from now on; if `plan` is None, run these inputs node by node."""
+        """Use this plan from now on for inputs like `given`; if `plan` is None, run such inputs node by node."""
         self._known[_key(given, dtype)] = False if plan is None else plan
 
 
@@ -99,7 +103,7 @@ def _key(given: Sequence[Tensor], dtype: Any) -> Any:
 
 
 def _may_repeat(given: Sequence[Tensor]) -> bool:
-    """Return True if a run may use a plan: it only computes, with our own kernels, and is not watched."""
+    """Return True if a run may use a plan, because it is not watched and only computes, with minorm's kernels."""
     if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
         return False
     return all(isinstance(x, Tensor) and type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)

@@ -1,4 +1,4 @@
-"""Record a plan: run a graph node by node, and keep the Functions that the rules of its nodes apply."""
+"""Record a plan: run a graph node by node, and keep the Functions that the rules of the nodes apply."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ONLY_CHECK_INDICES = {"GatherElements", "Scatter", "ScatterElements", "ScatterND
 
 
 class TakeOfRunIndices(Application):
-    """Applies a Take whose index arrays come from the run; these arrays follow x among the inputs."""
+    """Applies a Take whose index arrays come from the run; the inputs are x and then these arrays."""
 
     __slots__ = ("parts",)
 
@@ -81,7 +81,7 @@ class Recorder:
         self._outside = [tensor.array for tensor in (*held, *constants, *inputs)]
 
     def run(self, step: Any, values: list[Any], dtype: Any) -> None:
-        """Run the step in a trace, with stand-ins for the Tensors that do not depend on shapes alone.
+        """Run a step in a trace; stand-ins replace the Tensors that depend on more than shapes.
 
         dtype    the type to which the graph was converted, or None
         """
@@ -122,7 +122,7 @@ class Recorder:
             values[slot] = self._without_stand_in(values[slot], originals)
 
     def _stand_in(self, tensor: Any, reads: Reads, originals: dict[int, Any]) -> Any:
-        """Return the stand-in that a rule gets for a Tensor, or the Tensor itself if it depends on shapes alone."""
+        """Return the stand-in that a rule gets for a Tensor; return the Tensor if it depends on shapes alone."""
         register = None if id(tensor) in self._shape_only_ids else self._find(tensor)
         if register is None:
             return tensor
@@ -132,7 +132,7 @@ class Recorder:
         return stand_in
 
     def _without_stand_in(self, value: Any, originals: dict[int, Any]) -> Any:
-        """Return a step's value in the form that the next step reads: a plain Tensor in place of a stand-in."""
+        """Return a step's value for the next step: a plain Tensor instead of a stand-in."""
         if not isinstance(value, StandIn):
             return value
         if id(value) not in originals:
@@ -156,9 +156,9 @@ class Recorder:
     def _write_down(
         self, calls: Sequence[trace.Call], arguments: Sequence[Any], results: Sequence[Any], seen: bool
     ) -> bool:
-        """Record the calls of a step; return True if that fails, because the step depends on more than shapes.
+        """Record the calls of a step; return True if no plan is possible, because the step depends on more than shapes.
 
-        seen    True if the rule has read elements; then tensors that the rule makes itself may depend on them
+        seen    True if the rule has read elements, on which the tensors that the rule makes may then depend
         """
         read = {id(tensor) for tensor in results}
         for call in calls:
@@ -203,7 +203,7 @@ class Recorder:
 
 
 def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return whether one of the arrays may share memory with another of them, or with one of `others`."""
+    """Return whether any two of `arrays` may share memory, or any of `arrays` with any of `others`."""
     spans = [
         (*np.lib.array_utils.byte_bounds(array), fresh)
         for fresh in (True, False)
@@ -218,7 +218,7 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _shows_every_decision(step: Any) -> bool:
-    """Return True if we notice every decision that a node makes by elements; in loops and branches we do not."""
+    """Return True if we notice when a node's decisions depend on elements; in loops and branches, we do not."""
     if step.conditions or getattr(step, "turns", None) is not None or step.operator in OPERATORS_WITHOUT_PLAN:
         return False
     return (
@@ -229,7 +229,7 @@ def _shows_every_decision(step: Any) -> bool:
 
 
 def _depends_on_shapes_only(layer: Module) -> bool:
-    """Return whether a layer decides by shapes alone: a normalization of the file, or a known layer of minorm."""
+    """Return whether a layer's decisions depend only on shapes: a normalization of the file, or a known layer."""
     kind = type(layer)
     return isinstance(layer, Sealed) or (
         kind.__name__ in SHAPE_ONLY_LAYERS and kind.__module__.startswith("minorm.nn.")
@@ -246,7 +246,7 @@ def _elements(options: Any) -> Iterator[Elements]:
 
 
 def _is_array_of(tensor: Any, elements: Elements) -> bool:
-    """Return True if these are a stand-in's unchanged elements, and integers; a mask would decide a result's shape."""
+    """Return True if `elements` are the unchanged integers of a stand-in; a mask would decide a result's shape."""
     return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
 
 

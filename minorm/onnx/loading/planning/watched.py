@@ -1,9 +1,9 @@
-"""Notice whether the rule of a node reads elements of its arguments itself, instead of leaving that to Functions.
+"""Notice whether the rule of a node reads elements of its arguments itself, outside of Functions.
 
-A rule that looks only at shapes and types makes the same decisions for all inputs with these shapes and types. If it
-looks at elements, it may decide differently next time. So the rule gets stand-ins: Tensors whose `array` is an
-`Elements`. A rule can ask an `Elements` for shape, type and memory order; any other use is recorded, or raises an
-error. Functions get the arrays themselves. The result of a Function on a stand-in is a stand-in too.
+A rule that looks only at shapes and types makes the same decisions for all inputs with these shapes and types. A rule
+that looks at elements may decide differently next time. So the rule gets stand-ins, which are Tensors whose `array` is
+an `Elements`. A rule can ask an `Elements` for shape, type and memory order. Any other use is recorded or raises an
+error. Functions get the real arrays. The result of a Function on a stand-in is a stand-in too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
         self._array, self._reads = array, reads
 
     def is_of(self, array: Any) -> bool:
-        """Return True if it watches exactly this array."""
+        """Return True if this object watches exactly `array`."""
         return self._array is array
 
     def __getattr__(self, name: str) -> Any:
@@ -102,7 +102,7 @@ class StandIn(Tensor):
 
     @property
     def array(self) -> Any:
-        """Return the array itself to Functions, and to other code an `Elements`, which records reads."""
+        """Return the array to Functions; return an `Elements`, which records reads, to other code."""
         own = _array.__get__(self)
         trusted = sys._getframe(1).f_globals["__name__"].startswith(_TRUSTED)
         return own if trusted else Elements(own, self.reads)
@@ -120,7 +120,7 @@ _array: Any = vars(Tensor)["array"]  # the slot
 
 
 def plain(stand_in: StandIn) -> Tensor:
-    """Return a Tensor of the same array that is not watched."""
+    """Return a plain Tensor with the same array, whose reads are not recorded."""
     result = Tensor.from_array(stand_in.array)
     result.version, result.view_of = stand_in.version, stand_in.view_of
     return result

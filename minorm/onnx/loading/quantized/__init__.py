@@ -1,1 +1,1 @@
-"""Load quantized files: nodes run on bytes in inference, and integer weights train as floats."""
+"""Load quantized files: in inference, nodes compute with bytes; in training, integer weights are floats."""

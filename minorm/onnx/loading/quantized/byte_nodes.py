@@ -1,16 +1,16 @@
-"""Find nodes between DequantizeLinear and QuantizeLinear that one node on bytes replaces in inference.
+"""Find nodes between DequantizeLinear and QuantizeLinear that one node with byte inputs can replace in inference.
 
     DequantizeLinear -> Conv, MatMul, Gemm or Add -> Relu? -> QuantizeLinear        a product, or a sum, of bytes
                                                  -> Clip? ->                        if it is a Relu for these bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> QuantizeLinear            the same node, on the bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> one of the above          the same
 
-The file's own nodes stay: they run in training, and when the run is watched. In inference, fused_steps.py runs one step
-in place of several. The step computes the same integers as onnxruntime: a sum of products of integers, times the
-quotient of the scales. A group must certainly have this pattern. The scales are fixed float32 numbers: one for a
-tensor, or one for each output of a weight. A bias is int32, and its scale is the product of the scales of input and
-weight. No other node reads the values in between. Weights are integers of the file, or floats that a QuantizeLinear
-rounds, as integer_weights.py makes them.
+The nodes of the file stay in the graph, and run in training and when a function watches the run. In inference,
+fused_steps.py runs one step instead of several. This step computes the same integers as onnxruntime: a sum of products
+of integers, times the quotient of the scales. A group of nodes is replaced only if all these conditions hold. The
+scales are fixed float32 numbers: one for a tensor, or one for each output of a weight. A bias is int32, and its scale
+is the product of the scales of input and weight. No other node reads the values in between. Weights are integers of the
+file, or floats that a QuantizeLinear rounds (see integer_weights.py).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from minorm.onnx.loading.wiring import Wiring
 
 @dataclass(frozen=True)
 class Group:
-    """Holds a node on bytes that stands for several nodes of the file.
+    """Holds a node with byte inputs that replaces several nodes of the file.
 
-    parts      the nodes that it replaces; the last one is the QuantizeLinear
-    sources    the nodes of the file that turn the bytes that `node` reads into floats
-    beside     True if its only part stays too, for nodes that read that part's floats
+    parts      the nodes that `node` replaces; the last one is the QuantizeLinear
+    sources    the nodes of the file that convert the inputs of `node` from bytes to floats
+    beside     True if the group has one part, which also stays for nodes that read its floats
     """
 
     node: Node
@@ -64,7 +64,7 @@ def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
 
 
 def _carrier(node: Node, w: Wiring) -> Group | None:
-    """Return a group of one node that works on the bytes of its input, because another group reads the result."""
+    """Return a group of one node, which computes with the bytes of the node's input for another group."""
     x = dequantized(node.inputs[0], w)
     if x is None:
         return None
@@ -170,7 +170,7 @@ _RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
 
 
 def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
-    """Return True for a Relu or Clip that cuts off below 0, False if the type's range does so; None for other nodes."""
+    """Return whether a Relu or Clip cuts off below 0; False if the type's range cuts off, None for other nodes."""
     if node.operator == "Relu":
         return True
     given: list[Any] = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]
@@ -190,7 +190,7 @@ def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
 
 
 def _begins_at_zero(y: Quantity) -> bool:
-    """Return True if the least number of the type stands for 0; then a Relu changes nothing."""
+    """Return True if the smallest number of the type stands for 0, so that a Relu changes nothing."""
     return (0 if y.zero is None else int(y.zero.reshape(()))) == np.iinfo(y.dtype).min
 
 
@@ -200,9 +200,9 @@ def _equal(x: Quantity, y: Quantity) -> bool:
 
 
 def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ...] | None:
-    """Return the bias as a tuple of inputs; () if it is absent.
+    """Return the bias as a tuple of inputs; () if the node has no bias.
 
-    Return None if the bias is not int32 in units of the scales' product.
+    Return None if the bias is not int32, or if its scale is not the product of the two scales.
     """
     if not node.has(2):
         return ()

@@ -1,4 +1,4 @@
-"""Make the steps of inference, in which one step on bytes replaces several nodes; byte_nodes.py finds these nodes."""
+"""Make the steps for inference: one step with byte inputs replaces several nodes, which byte_nodes.py has found."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from minorm.onnx.graph.step import Step, mark_last_uses
 
 @dataclass
 class Fused:
-    """Holds a step and the steps of the file that it replaces, in order; it runs at the position of the last one.
+    """Holds a step and the steps that it replaces, in order; the step runs at the position of the last part.
 
-    sources    the steps of the file that compute its inputs in float; if one of these is gone, the step is not used
-    beside     True if its only part stays when another step reads it
+    sources    the steps of the file that compute the inputs of `step` as floats; `step` runs only if all of them exist
+    beside     True if `step` has one part, which stays if another step reads its result
     """
 
     step: Step
@@ -23,9 +23,9 @@ class Fused:
 
 
 def inference_steps(steps: Sequence[Step], fused: Sequence[Fused], kept: set[int]) -> list[Step] | None:
-    """Return the steps, with the steps of `fused` in place of their parts, and without steps that are not needed then.
+    """Return the steps; the steps of `fused` replace their parts, and steps that are not needed are left out.
 
-    Return None if no part is replaced. `kept` are the slots that are read after the run, or filled before it.
+    Return None if no part is replaced. `kept` are the slots that are filled before a run or read after a run.
     """
     there = {id(step) for step in steps}
     groups = [group for group in fused if all(id(one) in there for one in (*group.parts, *group.sources))]

@@ -5,8 +5,8 @@
 
 If q is an integer of the file, W in the module is the float (q - zero_point) * scale, which QuantizeLinear turns back
 into q. So the module computes the same as the file, and training continues with the file's scales;
-`exporting/integers_again.py` turns W into integers again. A bias is int32, and ONNX's QuantizeLinear cannot make int32;
-so a bias's QuantizeLinear is only in the module, never in a file.
+`exporting/integers_again.py` turns W into integers again. A bias is int32, and ONNX's QuantizeLinear cannot make int32.
+So the QuantizeLinear of a bias exists only in the module, never in a file.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ INTEGERS = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8, onnx.TensorProto.INT3
 
 
 def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
-    """Return (the model with such weights as floats, True), or, if it has no such weights, (the same model, False).
+    """Return (a model with float weights, True); if the model has no integer weights, return (the same model, False).
 
-    A wrong node stays unchanged: its reader will raise the error.
+    A damaged node stays unchanged, because its reader will raise the error.
     """
     if model.producer_name != metadata.OURS:
         return model, False
@@ -109,11 +109,11 @@ def refill_nodes(graph: Any, nodes: list[Any]) -> None:
 
 
 def axis_of(node: Any) -> int:
-    """Return the axis along which the node's scales differ."""
+    """Return the axis along which a node has several scales."""
     return int(next((given.i for given in node.attribute if given.name == "axis"), 1))
 
 
 def spread(parameter: Any, array: Any, axis: int) -> Any:
-    """Return a scale or zero point in float64, in a shape that broadcasts to the tensor."""
+    """Return a scale or zero point in float64, with a shape that broadcasts to `array`."""
     place = axis % array.ndim if array.ndim else 0
     return quantization.spread(parameter.astype(np.float64), array.shape, place, block=0)

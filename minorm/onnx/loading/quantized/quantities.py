@@ -1,4 +1,4 @@
-"""Find the scale and the zero point of bytes in a quantized graph, if the file fixes them."""
+"""Find the scale and the zero point of the bytes in a quantized graph, if the file fixes both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 8  # the most of these nodes between a DequantizeLinear and the node that
 
 @dataclass(frozen=True)
 class Quantity:
-    """Describes the inputs of a DequantizeLinear: their names in the file, and the arrays of scale and zero point."""
+    """Describes the inputs of a DequantizeLinear: the names, and the arrays that hold scale and zero point."""
 
     name: str
     scale_name: str
@@ -29,12 +29,12 @@ class Quantity:
 
     @property
     def inputs(self) -> tuple[str, str, str]:
-        """Return the names of the three inputs of a node on bytes that reads this value."""
+        """Return the three input names with which a node with byte inputs reads this value."""
         return self.name, self.scale_name, self.zero_name
 
 
 def dequantized(value: str, w: Wiring) -> Quantity | None:
-    """Return the bytes from which a DequantizeLinear, perhaps followed by nodes of SAME, makes a value; else None."""
+    """Return the bytes of a value that comes from a DequantizeLinear (and perhaps nodes of SAME); else None."""
     behind = makers(value, w)
     if not behind or any(node.conditions or len(node.outputs) > 1 for node in behind):
         return None
@@ -45,7 +45,7 @@ def dequantized(value: str, w: Wiring) -> Quantity | None:
 
 
 def makers(value: str, w: Wiring) -> list[Node]:
-    """Return the nodes from a value back to its DequantizeLinear: nodes of SAME, then that node; [] if it has none."""
+    """Return the nodes from a value back to its DequantizeLinear, with nodes of SAME in between; else []."""
     found: list[Node] = []
     while (maker := w.maker(value, "DequantizeLinear", *SAME)) is not None and len(found) <= MOST:
         found.append(maker)
@@ -56,25 +56,25 @@ def makers(value: str, w: Wiring) -> list[Node]:
 
 
 def carried(value: str, w: Wiring) -> str:
-    """Return a new name, which the file does not have, for the bytes of a value."""
+    """Return a name for the bytes of a value that the file does not use yet."""
     return unused(f"{value} bytes", w)
 
 
 def unused(name: str, w: Wiring) -> str:
-    """Return this name, or a longer name if the file has this one already."""
+    """Return this name, or a longer name if the file already uses this name."""
     while name in w.makers or name in w.arrays or name in w.readers:
         name += "'"
     return name
 
 
 def held(name: str, w: Wiring) -> Any:
-    """Return the file's array that a value equals, or the array that a QuantizeLinear rounds to it; else None."""
+    """Return the array of the file that is the value, or that a QuantizeLinear rounds to the value; else None."""
     maker = w.maker(name, "QuantizeLinear")
     return w.arrays.get(name if maker is None else maker.inputs[0])
 
 
 def quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
-    """Describe the bytes of a (De)QuantizeLinear if its scales are fixed: one, or one for each index of an axis."""
+    """Describe the bytes of a (De)QuantizeLinear with fixed scales: one scale, or one for each index of an axis."""
     scale = fixed(node.inputs[1], w)
     zero_name = node.inputs[2] if node.has(2) else ""
     zero = fixed(zero_name, w) if zero_name else None
@@ -93,7 +93,7 @@ def quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
 
 
 def fixed(name: str, w: Wiring) -> Any:
-    """Return the array of a value that the file fixes: a tensor, a Constant, or the product of two scales."""
+    """Return the array of a fixed value: a tensor of the file, a Constant, or the product of two scales."""
     maker = w.maker(name, "Mul")
     if maker is None:
         return _tensor(name, w)

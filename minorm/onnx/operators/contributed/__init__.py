@@ -1,1 +1,1 @@
-"""Operators of onnxruntime and of previews, expanded into ONNX's operators: see operators/expansions.py."""
+"""Expand operators of onnxruntime and of ONNX's previews into ONNX's operators (operators/expansions.py)."""

@@ -1,4 +1,4 @@
-"""FlexAttention of ai.onnx.preview: attention with graphs that modify the scores and the weights."""
+"""FlexAttention of ai.onnx.preview: an attention that calls graphs to modify its scores and its weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def flex_attention(call: Call) -> Any:
 
 
 def _repeated(x: str, y: str) -> str:
-    """Repeat each head once for each query head that uses it; the copies stay together."""
+    """Repeat each head for all query heads that use it; the copies of a head are neighbours."""
     n = f"{x}_"
     return (
         integers(f"{n}one", [1]) + integers(f"{n}two", [2])

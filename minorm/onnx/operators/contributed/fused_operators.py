@@ -42,7 +42,7 @@ _WITH_NUMBERS = {
 
 
 def activated(call: Call, x: str, y: str) -> str:
-    """Write the nodes that compute y from x by the activation that the call names."""
+    """Write the nodes that compute y from x with the activation that the call names."""
     name, numbers = call.get("activation", ""), list(call.get("activation_params", []))
     numbers = numbers or [
         call.attributes[n] for n in (f"activation_{k}" for k in ("alpha", "beta")) if n in call.attributes
@@ -115,7 +115,7 @@ def _matmul(call: Call, y: str) -> str:
 
 
 def _turned(call: Call, place: int, name: str) -> str:
-    """Transpose a factor: exchange its last two axes, and move its first axis to the end of the batch axes."""
+    """Transpose a factor of the product, if asked: exchange the last two axes, and make axis 0 the last batch axis."""
     swap, batch, rank = call.get(f"trans{name}", 0), call.get(f"transBatch{name}", 0), call.rank(place)
     if not swap and not batch:
         return ""

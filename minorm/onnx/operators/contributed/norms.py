@@ -1,4 +1,4 @@
-"""Expand onnxruntime's normalizations: the ones with a residual, and the ones older than ONNX's own operators."""
+"""Expand onnxruntime's normalizations, which have a residual or are older than ONNX's own operators."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rms_norm(call: Call) -> str:
 @expands("", "LayerNormalization <axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1> "
              "(X, Scale, B) => (Y, Mean, InvStdDev)")  # fmt: skip
 def layer_norm(call: Call) -> str:
-    """Expand onnxruntime's LayerNormalization, used before opset 17; from 17 on, it is ONNX's operator."""
+    """Expand onnxruntime's LayerNormalization before opset 17; from 17 on, ONNX has an operator of this name."""
     if call.opset >= 17:
         return ""
     return f"Y, Mean, InvStdDev = LayerNormalization <{OPTIONS}> (X, Scale, B)"

@@ -10,7 +10,7 @@ from minorm.onnx.operators.expansions import Call, expands, integers, refuse
 
 
 def product(y: str, a: str, b: str, scale_b: str, zero_b: str) -> str:
-    """Write y = a b in float32; a is quantized at run time, and b is held as integers."""
+    """Write y = a b in float32; a is quantized at run time, and the file holds b as integers."""
     n = f"_{y}"
     return (
         f"q{n}, s{n}, z{n} = DynamicQuantizeLinear({a})\n"
@@ -41,7 +41,10 @@ def matmul_integer_to_float(call: Call) -> str:
     "(A, B, scales, zero_points, g_idx, bias) => (Y)",
 )
 def matmul_n_bits(call: Call) -> str:
-    """Write a product with weights of 2, 4 or 8 bits, held as (N, blocks, bytes); each block along K has one scale."""
+    """Write a product with weights of 2, 4 or 8 bits.
+
+    The weights have the shape (N, blocks, bytes); each block along K has one scale.
+    """
     bits, block, rows, columns = (
         call.get(name, 4 if name == "bits" else 0) for name in ("bits", "block_size", "K", "N")
     )
@@ -72,7 +75,7 @@ def matmul_n_bits(call: Call) -> str:
 
 
 def _unpacked(y: str, packed: str, bits: int) -> str:
-    """Unpack the numbers of `bits` bits from bytes, the lowest bits first, to a new last axis."""
+    """Unpack the numbers of `bits` bits from bytes to a new last axis; the lowest bits come first."""
     if bits == 8:
         return f"{y} = Identity({packed})\n"
     nodes, parts = integers(f"{y}_end", [-1]), []
@@ -119,7 +122,10 @@ def qlinear_mul(call: Call) -> str:
     "(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C, Y_scale, Y_zero_point) => (Y)",
 )
 def q_gemm(call: Call) -> str:
-    """Write Gemm of quantized factors; C is int32 in units of the scales' product. If Y_scale is absent, y is float."""
+    """Write Gemm of quantized factors; y is quantized only if the node has Y_scale.
+
+    C is int32, and its scale is the product of the scales of A and B.
+    """
     axis = 0 if call.get("transB", 0) else 1
     nodes = _floats("A") + f"B_f = DequantizeLinear <axis = {axis}> (B, B_scale, B_zero_point)\n"
     if call.has(6):

@@ -1,4 +1,4 @@
-"""DynamicQuantizeLSTM: an LSTM with integer products, whose inputs and states are quantized at run time.
+"""DynamicQuantizeLSTM: an LSTM that quantizes its inputs and states at run time and multiplies integers.
 
 The inputs are quantized together, but the states are quantized separately for each sample, so that no sample depends on
 the others; onnxruntime does the same if it has a thread for each sample.
@@ -43,7 +43,7 @@ def dynamic_quantize_lstm(call: Call) -> str:
 
 
 def _direction(call: Call, d: int, backwards: bool) -> str:
-    """Write the nodes of one direction, with h and c as the state of a Scan over the time steps."""
+    """Write the nodes of one direction: a Scan over the time steps, whose state is h and c."""
     nodes = f"at_{d} = Constant <value_int: int = {d}> ()\n"
 
     def part(name: str, of: str) -> str:
@@ -72,7 +72,7 @@ def _direction(call: Call, d: int, backwards: bool) -> str:
 
 
 def _by_sample(r: str, scale: str, zero: str) -> str:
-    """Write ph = h r; h is quantized as in DynamicQuantizeLinear, but with a scale and zero point for each row."""
+    """Write ph = h r; h is quantized as in DynamicQuantizeLinear, but with one scale and zero point for each row."""
     return (
         "low_any = ReduceMin <keepdims = 0> (h, axis_1)  high_any = ReduceMax <keepdims = 0> (h, axis_1)\n"
         "low = Min(low_any, none)  high = Max(high_any, none)  span = Sub(high, low)  step = Div(span, most)\n"

@@ -1,7 +1,7 @@
 """Momentum, Adagrad and Adam of ai.onnx.preview.training: one step of an optimizer, for one weight or several.
 
-The inputs are the learning rate R, the number T of the step, then all weights, all gradients, and, kind by kind, all
-states. The outputs are all new weights, then, kind by kind, all new states.
+The inputs are the learning rate R, the number T of the step, all weights, all gradients, and then all states of the
+first kind, of the second kind, and so on. The outputs are all new weights, and then all new states in the same order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _count(call: Call, groups: int) -> int:
 
 
 def _head(name: str, attributes: str, inputs: str, outputs: str) -> Callable[[Call], str]:
-    """Return the head of a function whose inputs and outputs are groups, each named by a letter."""
+    """Return the head of a function; each letter of `inputs` and `outputs` names a group of tensors."""
 
     def head(call: Call) -> str:
         count = _count(call, len(inputs))
@@ -30,7 +30,7 @@ def _head(name: str, attributes: str, inputs: str, outputs: str) -> Callable[[Ca
 
 
 def _regularized(call: Call, i: int) -> str:
-    """Write the gradient plus the gradient of the weight's norm."""
+    """Write the gradient plus the gradient of the regularization, norm * weight."""
     return f"r{i} = Mul(norm, X{i})  d{i} = Add(r{i}, G{i})\n"
 
 

@@ -1,6 +1,6 @@
-"""If, in the form that flattening.py gives it: the inputs are the condition, then each branch's results.
+"""If, in the form that flattening.py writes: the inputs are the condition, and then the results of both branches.
 
-Only the nodes of the branch taken have run; the results of the other branch are absent.
+Only the nodes of one branch have run. The results of the other branch are absent.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ def read_if(node: Node) -> Callable[..., Any]:
 
 
 def without_the_other(inputs: Sequence[str], condition: bool) -> list[str]:
-    """Return the inputs of an If with a known condition, without the results of the branch that is never taken."""
+    """Return the inputs of an If with a known condition; the results of the branch that never runs become ""."""
     half = (len(inputs) - 1) // 2
     return [name if place == 0 or (place <= half) == condition else "" for place, name in enumerate(inputs)]

@@ -1,4 +1,4 @@
-"""Optional, OptionalHasElement and OptionalGetElement: None stands for an absent value; other values stay unchanged.
+"""Optional, OptionalHasElement and OptionalGetElement: an absent value is None, and other values stay unchanged.
 
 From 18 on, OptionalHasElement and OptionalGetElement also take a plain value, and OptionalHasElement needs no input.
 """

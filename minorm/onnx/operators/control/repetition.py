@@ -1,12 +1,13 @@
-"""Loop and Scan: run a graph again and again; each turn takes the results of the turn before.
+"""Loop and Scan: run a graph several times; each turn reads results of the turn before.
 
     Loop    v = body(i, condition, v) while i < M and the condition holds
     Scan    v = body(v, x[i]) for all i
 
-The other results of the turns are collected and stacked at the end. The condition that a turn returns counts even if
-the node has no condition input, as in onnxruntime (ONNX would ignore it). In Scan 8 the first axis is a batch, and its
-sequences may have different lengths; from 9 on, Scan has axes and directions instead. A reader here returns a function
-whose first argument, `turn`, runs the body; the other arguments are the node's inputs.
+The other results of the turns are collected and stacked at the end. A turn returns a condition, which counts even if
+the node has no condition input; ONNX would ignore the condition then, but onnxruntime does not. In Scan 8, the first
+axis is a batch, whose sequences may have different lengths. From 9 on, Scan has axes and directions instead. A reader
+in this file returns a function. Its first argument, `turn`, runs the body, and its other arguments are the node's
+inputs.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def read_scan(node: Node) -> Callable[..., tuple[Any, ...]]:
 
 @reads("Scan", since=8, fixed=_lengths)
 def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
-    """Scan a batch in which sequence b has lengths[b] elements; later elements are skipped; in results they are 0."""
+    """Scan a batch whose sequence b has lengths[b] elements; later elements are not read, and are 0 in the results."""
     body = node.body
     assert body is not None
     scanned = len(body.inputs) - body.carried
@@ -129,7 +130,10 @@ def write_loop(g: Graph) -> None:
 def _scanned(
     node: Node, turn: Turn, state: State, sequences: Sequence[Tensor], axes: list[int], backwards: list[bool], n: int
 ) -> tuple[State, list[list[Tensor]]]:
-    """Run n turns over the elements along these axes; return the last state and the collected results."""
+    """Run n turns; each turn reads one element of every sequence, along the sequence's axis in `axes`.
+
+    Return the last state and the collected results.
+    """
     body = node.body
     assert body is not None
     node.check_work(n, TURN)
@@ -155,7 +159,7 @@ def _turn(turn: Turn, i: int, *inputs: Any) -> list[Any]:
 
 
 def _handed_on(before: State, after: State, i: int) -> State:
-    """Return the new state of turn `i`; its types must equal the types of the old state."""
+    """Return the new state of turn `i`, which must have the types of the old state."""
     for place, (old, new) in enumerate(zip(before, after, strict=True)):
         if _type(old) != _type(new):
             raise ValueError(
@@ -197,7 +201,7 @@ def _joined(node: Node, place: int, pieces: list[Tensor], axis: int = 0) -> Tens
 
 
 def _longer(row: Tensor, n: int) -> Tensor:
-    """Pad a sequence with zeros at the end to n elements."""
+    """Append zeros to a sequence until it has n elements."""
     return pad(row, [0, 0] * (row.ndim - 1) + [0, n - len(row)]) if len(row) < n else row
 
 

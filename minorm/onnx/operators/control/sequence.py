@@ -22,9 +22,9 @@ MAX_PIECES = 1 << 16
 
 @reads("SplitToSequence", since=11, fixed=(1,))
 def read_split(node: Node) -> Callable[..., Sequence]:
-    """Split into pieces of given lengths, or of one length (the last may be shorter), or of length 1 by default.
+    """Split a Tensor into pieces of the given lengths, of one length (the last piece may be shorter), or of length 1.
 
-    If keepdims is 0, pieces of the default length lose the axis.
+    If no length is given and keepdims is 0, the pieces lose the axis.
     """
 
     def split(x: Tensor, lengths: Tensor | None = None) -> Sequence:
@@ -56,7 +56,7 @@ def read_empty(node: Node) -> Callable[[], Sequence]:
 
 @reads("SequenceInsert", since=11, fixed=(2,))
 def read_insert(node: Node) -> Callable[..., Sequence]:
-    """Insert a Tensor before `position`, or at the end."""
+    """Insert a Tensor into a sequence before `position`; if no position is given, append it."""
 
     def insert(parts: Sequence, x: Tensor, position: Tensor | None = None) -> Sequence:
         place = len(parts) if position is None else _place(position, parts, end=True)
@@ -71,7 +71,7 @@ def read_insert(node: Node) -> Callable[..., Sequence]:
 
 @reads("SequenceErase", since=11, fixed=(1,))
 def read_erase(node: Node) -> Callable[..., Sequence]:
-    """Remove the piece at `position`, or the last one."""
+    """Remove the piece at `position`; if no position is given, remove the last piece."""
 
     def erase(parts: Sequence, position: Tensor | None = None) -> Sequence:
         place = _place(position if position is not None else Tensor(np.array(-1)), parts)

@@ -1,4 +1,4 @@
-"""Read and write activations; if an operator is newer than the opset, write its formula in older operators."""
+"""Read and write activations; if an operator is newer than the opset, write a formula of older operators."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def read_gelu(node: Node) -> Unary:
 
 
 def softmax(g: Graph, operator: str, x: Value, axis: int) -> Value:
-    """Write Softmax or LogSoftmax along one axis, in the form that the opset has."""
+    """Write Softmax or LogSoftmax along one axis, in the form of the opset's version."""
     axis %= x.ndim
     if g.has(operator, 13):
         return g.add(operator, x, axis=axis)

@@ -1,7 +1,7 @@
-"""Write activations that minorm composes of operations, but ONNX has as operators: Selu, Celu, Mish, PRelu, Softsign.
+"""Write activations that are several operations in minorm, but one operator in ONNX: Selu, Celu, Mish, PRelu, Softsign.
 
-activation.py reads them. If the opset lacks the operator, or its attribute would lose digits that matter, the composed
-operations are written instead.
+activation.py reads these operators. If the opset lacks the operator, or if its attribute would lose digits that matter,
+the separate operations are written instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convert activations to opsets that lack them, and the softmaxes, which flattened x before version 13."""
+"""Convert activations to opsets that lack them, and convert softmaxes, which flatten x before version 13."""
 
 from __future__ import annotations
 

@@ -50,7 +50,11 @@ Binary = Callable[[Tensor, Tensor], Tensor]
 
 
 def paired(node: Node, function: Binary) -> Binary:
-    """Apply `function` to two operands, broadcast as in the node's version (before 7 by `broadcast` and `axis`)."""
+    """Apply `function` to two operands.
+
+    Before version 7, the attributes `broadcast` and `axis` say how the operands broadcast. From 7 on, they broadcast as
+    in NumPy.
+    """
 
     def apply(a: Tensor, b: Tensor) -> Tensor:
         if a.shape != b.shape:
@@ -144,7 +148,7 @@ def write_pow(g: Graph, a: Value, b: Value) -> Value:
 
 
 def extreme(g: Graph, operator: str, a: Value, b: Value) -> Value:
-    """Write the larger ("Max") or smaller ("Min") of each pair."""
+    """Write the larger ("Max") or the smaller ("Min") number of each pair of elements."""
     if not g.has(operator, 8) and a.shape != b.shape:
         shape = broadcast(a.known_shape, b.known_shape)
         a, b = expand(g, a, shape), expand(g, b, shape)
@@ -221,7 +225,7 @@ def write_clip_11(g: Graph, x: Value, low: float | None, high: float | None) -> 
 
 
 def _clip_integers(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
-    """Write Clip of integers before opset 12: Where replaces each number beyond a bound by the bound."""
+    """Write nodes for a Clip of integers before opset 12: Where replaces each number beyond a bound by the bound."""
     if not g.has("Where", 9):
         raise RuleNotApplicable(
             "Clip takes integers from opset 12 on, and Where, which could replace it, exists from 9 on"
@@ -297,7 +301,7 @@ def converted(x: Tensor, dtype: Any, saturate: bool = True, round_mode: str = "u
 
 
 def target_type(node: Node) -> Any:
-    """Return the type that `to` names by its number, or, in version 1, by its name."""
+    """Return the type that the attribute `to` gives: as a number, or in version 1 as a name."""
     code = node["to"]
     if isinstance(code, str):
         code = dict(TensorProto.DataType.items()).get(code, TensorProto.UNDEFINED)
@@ -357,7 +361,7 @@ def clip_integers(d: NodeRewriter) -> None:
 
 
 def _bounded(d: NodeRewriter) -> None:
-    """Write Max, then Min, which together mean Clip."""
+    """Write a Max and then a Min, which give the same result as Clip."""
     y = d.input(0)
     for place, operator in ((1, "Max"), (2, "Min")):
         y = d.emit(operator, y, d.input(place)) if d.input(place) else y

@@ -53,7 +53,7 @@ def write_bitwise(g: Graph, a: Value, b: Value, relation: str) -> Value:
 
 
 def compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
-    """Write a mask of the elements for which `a relation b` holds; it never holds for NaN."""
+    """Write a mask that is True if `a relation b` holds; no relation holds for NaN."""
     operator = _OPERATORS[relation]
     if relation.endswith("_equal") and not g.has(operator):
         either = compare(g, a, b, relation.removesuffix("_equal"))
@@ -67,7 +67,7 @@ def compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
 
 
 def _number(g: Graph, x: Value) -> Value:
-    """Write a mask of the elements of x that are not NaN, without IsNaN: every number is above -1 or below 1."""
+    """Write a mask that is False for NaN, without IsNaN: only a number is above -1 or below 1."""
     return g.add("Or", g.add("Greater", x, g.scalar(-1, x)), g.add("Less", x, g.scalar(1, x)))
 
 
@@ -103,7 +103,7 @@ for _relation, _operator in (_OPERATORS | _LOGIC).items():
 
 @lowers(SearchSorted)
 def write_searchsorted(g: Graph, order: Value, x: Value, right: bool, dtype: np.dtype[np.generic]) -> Value:
-    """Write how many numbers of the sequence do not come after x; if x is NaN, all numbers count."""
+    """Write the number of elements of the sequence that do not come after x; if x is NaN, all elements count."""
     sequence, x = _wide(g, order if order.ndim == 1 else unsqueeze(g, order, [-2 % (order.ndim + 1)])), _wide(g, x)
     behind = compare(g, sequence, unsqueeze(g, x, [x.ndim]), "greater" if right else "greater_equal")
     return g.cast(_counted(g, g.add("Not", behind)), dtype)

@@ -1,4 +1,4 @@
-"""Read Einsum, and write it as one node if the opset has it, else as products and sums (from 28 on also bfloat16)."""
+"""Read Einsum (from 28 on, also bfloat16), and write it as one node or, if the opset lacks it, as products and sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read and write DFT and STFT, the discrete Fourier transforms of an axis and of windows of a signal.
+"""Read and write DFT, a discrete Fourier transform along an axis, and STFT, which transforms windows of a signal.
 
 The last axis holds a complex number as two floats, or a real number as one float. From 20 on, the axis of DFT is an
 input.
@@ -60,7 +60,7 @@ def _transform(node: Node) -> Callable[[Tensor, Tensor | None, int], Tensor]:
 
 @reads("STFT", since=17, fixed=(1, 3))
 def read_stft(node: Node) -> Callable[..., Tensor]:
-    """Transform signals (batch, n) or (batch, n, 1 or 2) to (batch, frames, frequencies, 2)."""
+    """Transform signals of shape (batch, n) or (batch, n, 1 or 2); the result is (batch, frames, frequencies, 2)."""
     onesided = bool(node["onesided"])
 
     def transform(x: Tensor, step: Tensor, window: Tensor | None = None, length: Tensor | None = None) -> Tensor:
@@ -97,7 +97,7 @@ def _complex(x: Tensor) -> Tensor:
 
 
 def _fitted(x: Tensor, axis: int, n: int) -> Tensor:
-    """Return x with n elements along an axis: its end is cut off, or padded with zeros."""
+    """Return x with n elements along an axis; elements at the end are cut off, or zeros are added."""
     missing = n - x.shape[axis]
     return x.narrow(axis, 0, n) if missing <= 0 else pad(x, [0, 0] * (x.ndim - 1 - axis) + [0, missing])
 

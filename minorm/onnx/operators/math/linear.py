@@ -51,7 +51,7 @@ def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def ask_matmul(node: Node, a: tuple[int, ...], b: tuple[int, ...], dtype: Any) -> None:
-    """Check the memory and time for a product of these shapes against the limits; the result has the type `dtype`."""
+    """Raise an error if a product of these shapes would take too much memory or time; its type is `dtype`."""
     result = (*np.broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
     node.fits(result, dtype)
     node.check_work(*result, *a[-1:])

@@ -20,9 +20,9 @@ LOOK_UP = TURN // 200  # the look-up of one n-gram takes as long as this many mu
 
 @reads("TfIdfVectorizer", since=9, fixed=EVERY)
 def read_tf_idf(node: Node) -> Callable[[Tensor], Tensor]:
-    """Map (N, C) to (N, columns), or (C,) to (columns,).
+    """Map x of shape (N, C) to (N, columns), or x of shape (C,) to (columns,).
 
-    The columns are counts (TF), weights of the n-grams that occur (IDF), or the products of both (TFIDF).
+    The columns are counts (TF), weights of the n-grams that occur (IDF), or counts times weights (TFIDF).
     """
     if node["pool_strings"] or node["pool_int64s"] is None:
         raise Unsupported("it counts texts; minorm counts only whole numbers (pool_int64s)")

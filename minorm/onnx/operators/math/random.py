@@ -1,7 +1,7 @@
 """Read and write RandomNormal, RandomUniform, RandomNormalLike, RandomUniformLike, Bernoulli and Multinomial.
 
-Draws come from minorm's generator, so `minorm.manual_seed` repeats them. A node with a `seed` has a separate generator,
-which starts from the seed when the file is loaded. If the file is loaded again, the node draws the same numbers, run by
+Draws come from minorm's generator, so `minorm.manual_seed` repeats them. A node with a `seed` has a separate generator.
+It starts from the seed when the file is loaded. So after a second `load`, the node draws the same numbers again, run by
 run. ONNX does not define the numbers for a seed, so other runtimes draw other numbers.
 """
 

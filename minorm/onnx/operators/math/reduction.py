@@ -61,7 +61,7 @@ Reduction = Callable[[Tensor, Axes, bool], Tensor]
 
 
 def _wide(function: Reduction) -> Reduction:
-    """Apply `function` to floats in their type to compute in, or to integers in float64; the result has x's type."""
+    """Apply `function` in minorm's type to compute x in (float64 for integers); the result has x's type."""
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         wide = x.to(dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)
@@ -71,7 +71,7 @@ def _wide(function: Reduction) -> Reduction:
 
 
 def _extreme(reduction: Any, bound: float) -> Reduction:
-    """Reduce to the largest or smallest element; without elements, to the number closest to `bound` in x's type."""
+    """Reduce to the largest or smallest element; an empty x gives the number of its type closest to `bound`."""
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         if all(x.shape[i] for i in axes):
@@ -86,7 +86,7 @@ def _extreme(reduction: Any, bound: float) -> Reduction:
 
 
 def _sum(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    """Sum over these axes; () means no axis, unlike in `x.sum`."""
+    """Sum over these axes; unlike in `x.sum`, () means no axis."""
     return cast(Tensor, ops.Sum.apply(x, axes=axes, keepdims=keepdims))
 
 

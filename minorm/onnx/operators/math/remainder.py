@@ -1,6 +1,7 @@
 """Read and write Mod, a remainder with the divisor's sign, or, if fmod=1, with the dividend's sign.
 
-Before version 28, remainders of floats always have the dividend's sign. a // b is written with Mod.
+Before version 28, remainders of floats always have the dividend's sign. A floor division a // b is also written with
+Mod.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def lower_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
 
 
 def _rest(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
-    """Write the remainder with a's sign, and a mask of the elements for which this sign is not b's sign."""
+    """Write the remainder with a's sign, and a mask that is True for a nonzero remainder if b has the other sign."""
     rest, zero = g.add("Mod", a, b, fmod=1), g.scalar(0, b)
     apart = g.add("Xor", compare(g, rest, zero, "less"), compare(g, b, zero, "less"))
     return rest, g.add("And", apart, g.add("Not", compare(g, rest, zero, "equal")))

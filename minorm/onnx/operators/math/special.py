@@ -1,6 +1,6 @@
 """Write atan2, logaddexp, xlogy, logit and the inverse of erf in other operators, because ONNX lacks them.
 
-16-bit floats are computed in float32 and rounded once, as minorm does.
+16-bit floats are computed in float32 and rounded once, as in minorm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minorm.ops.elementary import Atan2, LogAddExp, Logit, XLogY
 
 
 def _in_wide(rule: Rule) -> Rule:
-    """Decorate a rule: it gets its values in the type to compute in, and its result is cast to the inputs' type."""
+    """Decorate a rule: cast its values to the type in which minorm computes, and cast the result back."""
 
     @functools.wraps(rule)
     def write(g: Graph, **arguments: Any) -> Value:
@@ -35,7 +35,10 @@ def _in_wide(rule: Rule) -> Rule:
 @lowers(Atan2)
 @_in_wide
 def write_atan2(g: Graph, a: Value, b: Value) -> Value:
-    """Write the angle with tangent a / b, plus half a turn if b < 0; a and b may both be infinite, or both 0."""
+    """Write the angle whose tangent is a / b, plus half a turn if b < 0.
+
+    a and b may both be infinite, and they may both be 0.
+    """
     equal = compare(g, g.add("Abs", a), g.add("Abs", b), "equal")
     tangent = _where(g, equal, g.add("Mul", g.add("Sign", a), g.add("Sign", b)), g.add("Div", a, b))
     half = _where(g, _negative(g, a), g.scalar(-math.pi, a), g.scalar(math.pi, a))

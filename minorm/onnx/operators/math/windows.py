@@ -71,7 +71,7 @@ def _triangles(place: Any, corners: Any) -> Any:
 
 
 def _one(name: str, x: Tensor) -> int:
-    """Return a whole number of at least 0."""
+    """Return x as an int; raise ValueError unless x is one number >= 0."""
     if x.numel() != 1 or x.item() < 0:
         raise ValueError(f"{name} is {x.item() if x.numel() == 1 else x.shape}; expected one number of at least 0")
     return int(x.item())

@@ -2,10 +2,10 @@
 
     Y = softmax(cap(Q K^T scale) + bias) V, cap(s) = softcap tanh(s / softcap)
 
-The bias is -infinity for a key that a query may not use: a mask of bools forbids it, or the key comes later
-(is_causal), lies outside a window, or is padding. For other keys the bias is the mask of floats, or 0. A query that may
-use no key gets 0. Version 24 adds the lengths of padded keys, 25 adds windows. The scores and the softmax are computed
-at least in float32.
+The bias is -infinity for a key that a query may not use. This is a key that a mask of bools forbids, that comes later
+(is_causal), that is outside a window, or that is padding. For all other keys, the bias is the mask of floats, or 0
+without such a mask. A query that may use no key gets 0. Version 24 adds the lengths of padded keys, 25 adds windows.
+The scores and the softmax are computed at least in float32.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def _shared(x: Tensor, heads: int) -> Tensor:
-    """Repeat each head of x once for each query head that uses it; the copies stay together."""
+    """Repeat each head of x for all query heads that use it; the copies of a head are neighbours."""
     if x.shape[1] == heads:
         return x
     return x[:, np.arange(x.shape[1]).repeat(heads // x.shape[1])]
@@ -108,7 +108,7 @@ def _shared(x: Tensor, heads: int) -> Tensor:
 def _bias(
     node: Node, shape: tuple[int, ...], mask: Tensor | None, before: int, valid: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return a mask of the keys that each query may use (None for all), and the numbers to add to the scores."""
+    """Return a mask of the keys that each query may use (None if all), and the numbers to add to the scores."""
     queries, keys = shape[2:]
     seen: Any = None
     bias: Tensor | None = None
@@ -157,7 +157,7 @@ def _softmax(scores: Tensor, seen: Tensor | None) -> Tensor:
 
 @reads("RotaryEmbedding", since=23, fixed=(3,))
 def read_rotary(node: Node) -> Callable[..., Tensor]:
-    """Rotate pairs of numbers by an angle that grows with the token's position; its cosines and sines are inputs."""
+    """Rotate pairs of numbers by an angle that grows with the token's position; the inputs give its cos and sin."""
     heads, size, interleaved = node["num_heads"], node["rotary_embedding_dim"], bool(node["interleaved"])
 
     def rotate(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -192,7 +192,7 @@ def _tokens(x: Tensor, heads: int | None) -> Tensor:
 
 
 def _of_tokens(table: Tensor, positions: Tensor | None, y: Tensor, half: int) -> Tensor:
-    """Return the rows of a table for the tokens, (batch, length, 1, half)."""
+    """Return the row of a table for each token, in the shape (batch, length, 1, half)."""
     if positions is not None and (positions.shape != y.shape[:2] or table.ndim != 2):
         raise ValueError(
             f"position_ids have shape {positions.shape}, a cache {table.shape}; expected {y.shape[:2]} and (n, {half})"

@@ -55,7 +55,7 @@ CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def windows(node: Node, rank: int, kernel: Sequence[int]) -> tuple[Any, Any]:
-    """Return strides and dilations, one per axis; check that kernel_shape equals the weight's kernel shape."""
+    """Return a stride and a dilation for each axis; check that kernel_shape is the kernel shape of the weight."""
     for name in ("kernel_shape", "strides", "dilations"):
         if node.get(name) is not None and len(node[name]) != rank:
             raise ValueError(f"{name} is {node[name]}; expected one number for each of {rank} spatial axes")
@@ -65,7 +65,7 @@ def windows(node: Node, rank: int, kernel: Sequence[int]) -> tuple[Any, Any]:
 
 
 def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequence[int]) -> Pairs:
-    """Return (low, high) per axis from `pads` or `auto_pad`; spans are the kernel's lengths with dilation."""
+    """Return the padding (low, high) of each axis from `pads` or `auto_pad`; `spans` are the dilated kernel lengths."""
     rank, kind = len(size), node["auto_pad"]
     if kind in ("NOTSET", "", None):
         pads = node["pads"] or [0] * (2 * rank)
@@ -85,12 +85,13 @@ def padding(node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequ
 
 
 def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], places: Sequence[int]) -> None:
-    """Check the memory of image or result, whichever is larger, and the time for all products, against the limits.
+    """Raise an error if the larger of image and result takes too much memory, or if all products take too much time.
 
-    The time is the size of the weight times the number of places. A kernel, with all its taps and all channels of its
-    group, is placed at every pixel of a convolution's result, or of a transposed convolution's image. Stride and
-    dilation reduce the number of places; groups make the weight smaller. Rows shorter than ROW pixels take as long as
-    rows of ROW pixels. A weight that meets fewer than ROW pixels takes as long as one that meets ROW.
+    The time is the size of the weight times the number of places at which the kernel is applied. A convolution applies
+    its kernel (with all taps, and all channels of a group) at every pixel of the result. A transposed convolution
+    applies its kernel at every pixel of the image. Stride and dilation reduce the number of places, and groups make the
+    weight smaller. Rows shorter than ROW pixels take as long as rows of ROW pixels. A weight that is applied at fewer
+    than ROW pixels takes as long as at ROW pixels.
     """
     rows = x.shape[0] * channels * math.prod(size[:-1])
     node.fits((rows, max(size[-1], ROW)), x.dtype)
@@ -98,7 +99,10 @@ def _ask(node: Node, x: Tensor, w: Tensor, channels: int, size: Sequence[int], p
 
 
 def _ask_parts(node: Node, strides: Sequence[int], size: Sequence[int]) -> None:
-    """Check the time for planning a transposed convolution's image, in which pixels one stride apart form one part."""
+    """Raise an error if planning takes too much time.
+
+    A transposed convolution computes its result in parts; pixels that are one stride apart are in the same part.
+    """
     node.check_work(PART, math.prod(min(s, max(1, n)) for s, n in zip(strides, size, strict=True)) - 1)
 
 
@@ -192,7 +196,10 @@ def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
 def _transposed_padding(
     node: Node, size: Sequence[int], full: Sequence[int], strides: Sequence[int], extra: list[int]
 ) -> tuple[tuple[int, int], ...]:
-    """Return (low, high) per axis to cut from `full`, the lengths without padding; lengths to add go to `extra`."""
+    """Return (low, high) for each axis: how much to cut from `full`, the lengths without padding.
+
+    Lengths to add are written to `extra`.
+    """
     wanted, kind = node["output_shape"], node["auto_pad"]
     if not wanted and kind not in ("SAME_UPPER", "SAME_LOWER"):
         return tuple(padding(node, size, [1] * len(size), strides))

@@ -1,8 +1,8 @@
-"""DeformConv: a convolution in which `offset` moves the taps to places between the pixels.
+"""DeformConv: a convolution in which `offset` moves the taps to points between the pixels.
 
     y = b + sum over taps k of w[k] mask[k] x(p + k + offset[k]), x bilinear, and 0 outside
 
-The gradient reaches x, w, b, mask and, through the weights of the neighbouring pixels, offset.
+The gradient flows to x, w, b and mask, and also to offset, through the weights of the neighbouring pixels.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ def _grid(
 
 
 def _sampled(x: Tensor, positions: Sequence[Tensor], parts: int) -> Tensor:
-    """Sample x between pixels, each part of the channels at its positions: (batch, parts, channels, taps, places)."""
+    """Sample x between pixels; each part of the channels has its own positions.
+
+    The result has the shape (batch, parts, channels, taps, places).
+    """
     batch, channels, *lengths = x.shape
     flat = x.reshape(batch, parts, channels // parts, math.prod(lengths))
     lows = [np.floor(p.array).astype(np.int64) for p in positions]

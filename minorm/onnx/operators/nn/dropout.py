@@ -1,4 +1,4 @@
-"""Write Dropout as an operator in training and as nothing in inference; its mode is stored differently in each version.
+"""Write Dropout in training, and no node in inference; how a node stores its mode depends on the version.
 
 Versions 1 and 6 train unless `is_test` is 1. Versions 7 and 10 have no mode: a runtime for inference ignores the node.
 From 12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from minorm's generator.
@@ -38,9 +38,9 @@ def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
 
 
 class Dropout(Layer):
-    """A Dropout node. Its mode is the mode that the graph computes, or else the file's until train() or eval().
+    """A Dropout node. If the graph does not compute its mode, the file gives the mode, until train() or eval().
 
-    The second output, if the graph reads it, is True for each kept element; before version 10 it is 1.
+    If the graph reads the second output, this output is True (before version 10, it is 1) for each kept element.
     """
 
     def __init__(self, node: Node, trains: bool) -> None:
@@ -51,7 +51,7 @@ class Dropout(Layer):
         self.masks, self.mask_is_bool = node.wants(1), node.since >= 10
 
     def forward(self, x: Tensor, ratio: Tensor | None = None, training_mode: Tensor | None = None) -> Any:
-        """Return x with some elements set to 0 and the others scaled up in training, or x itself."""
+        """Return x in inference; in training, set some elements of x to 0 and scale the others up."""
         p = self.ratio if ratio is None else float(ratio.item())
         trains = bool(training_mode) if self.computed and training_mode is not None else self.training
         trains = trains and not self.frozen
@@ -133,7 +133,10 @@ def dropout(d: NodeRewriter) -> None:
 
 @sets_mode("Dropout")
 def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
-    """Set the mode: is_test before 7, the third input from 12 on unless the graph computes it; nothing in 7 and 10."""
+    """Set the mode of a node: in is_test before 7, and in the third input from 12 on.
+
+    Versions 7 and 10 have no mode. A mode that the graph computes stays unchanged.
+    """
     if d.since < 7:
         d.drop("is_test")
         if not trains:

@@ -1,7 +1,7 @@
 """Read MatMulInteger, ConvInteger, QLinearMatMul and QLinearConv: 8-bit products with exact sums in 32 bits.
 
-QLinear operators scale the sums in float32, round halves to even and saturate at the ends of the type, as onnxruntime
-does (minorm/ops/quantization.py). No gradient flows through integers.
+QLinear operators scale the sums in float32, round halves to even and saturate at the ends of the type's range, like
+onnxruntime (minorm/ops/quantization.py). No gradient flows through integers.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _matmul(
 
 
 def _check_row(parameter: Tensor, a: Tensor) -> None:
-    """Check a scale or zero point of the left factor: one number, one for each row, or shaped (..., M, 1)."""
+    """Check a scale or zero point of the left factor: one number, one number per row, or the shape (..., M, 1)."""
     wanted = a.shape[-2:-1]
     if parameter.numel() != 1 and parameter.shape not in (wanted, (*a.shape[:-1], 1)):
         raise ValueError(
@@ -124,7 +124,7 @@ def _check_row(parameter: Tensor, a: Tensor) -> None:
 
 
 def _check_column(parameter: Tensor, b: Tensor) -> None:
-    """Check a scale or zero point of the right factor: one number, one for each column, or shaped (..., 1, N)."""
+    """Check a scale or zero point of the right factor: one number, one number per column, or the shape (..., 1, N)."""
     wanted = (*b.shape[:-2], 1, *b.shape[-1:])
     if parameter.numel() != 1 and parameter.shape not in (b.shape[-1:], wanted):
         raise ValueError(

@@ -20,7 +20,7 @@ RULES = ("linear", "gated", "delta", "gated_delta")
 
 @reads("LinearAttention", since=27)
 def read_linear_attention(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Compute, token by token for each head, S <- e^g S; S <- S + k (v - S^T k beta)^T, or + k v^T; o = scale S^T q."""
+    """Compute for each head and token S <- e^g S; S <- S + k (v - S^T k beta)^T, or S + k v^T; o = scale S^T q."""
     rule, queries, heads = node["update_rule"], node["q_num_heads"], node["kv_num_heads"]
     if rule not in RULES or heads < 1 or queries < 1 or queries % heads:
         raise ValueError(
@@ -77,7 +77,7 @@ def _split(x: Tensor, heads: int) -> Tensor:
 
 
 def _numbers(name: str, x: Tensor, keys: Tensor, heads: int) -> Tensor:
-    """Split numbers to (batch, length, heads, 1), one per head; decay may also have one for each row of a state."""
+    """Split numbers to (batch, length, heads, 1); `decay` may also have a number for each row of a state."""
     sizes = (1, keys.shape[3]) if name == "decay" else (1,)
     if x.ndim != 3 or x.shape[:2] != keys.shape[:2] or x.shape[2] not in [heads * n for n in sizes]:
         raise ValueError(f"{name} has shape {x.shape}; expected {(*keys.shape[:2], heads)}, a number for each head")
@@ -86,7 +86,7 @@ def _numbers(name: str, x: Tensor, keys: Tensor, heads: int) -> Tensor:
 
 @reads("CausalConvWithState", since=27)
 def read_causal_conv(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Convolve each channel with its own kernel over present and past tokens; also return the last inputs as state."""
+    """Convolve each channel with its own kernel over present and past tokens; the last tokens are the next state."""
     activation = node["activation"]
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"activation is {activation!r}; expected none, silu or swish")

@@ -1,7 +1,7 @@
-"""Read and write SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss (from opset 12 on); write other losses by
+"""Read and write SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss (from opset 12 on); write other losses as
 formulas.
 
-A graph with a loss is a training graph that another tool can differentiate; the batch of the mean may have any length.
+A graph with a loss is a training graph that another tool can differentiate. The batch of a mean may have any length.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _labelled(
     smoothing: float,
     axis: int,
 ) -> Value:
-    """Write -sum q * factor * logp over the classes, q = 1 at the label; a mean divides by the sum of the factors."""
+    """Write -sum q * factor * logp over the classes, with q = 1 at the label; a mean divides by sum of factors."""
     classes = int(logp.known_shape[axis])
     target = g.cast(target, dtypes.int64)
     numbers = _along(g, g.constant(np.arange(classes), np.int64, "classes"), logp, axis)

@@ -1,9 +1,9 @@
-"""Read and write MaxPool, AveragePool, LpPool and global pooling; write adaptive pooling as one of them or as products.
+"""Read and write MaxPool, AveragePool, LpPool and global pooling; write adaptive pooling as a pooling or as products.
 
 MaxPool has indices from version 8 on, ceil_mode and dilations from 10 on, and takes integers from 12 on. AveragePool
-has count_include_pad from 7 on, ceil_mode from 10 on, and dilations from 19 on. A last window that extends past the end
-is written as padding, because runtimes disagree about ceil_mode. A maximum does not depend on the amount of padding,
-and neither does an average that does not count padding. Before an average that counts padding, a Pad adds zeros.
+has count_include_pad from 7 on, ceil_mode from 10 on, and dilations from 19 on. If the last window extends past the
+end, padding is written instead of ceil_mode, because runtimes disagree about ceil_mode. The amount of padding does not
+change a maximum, or an average that does not count padding. Before an average that counts padding, a Pad adds zeros.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ Ints = Sequence[int]
 
 
 def covering(lengths: Shape, result: Shape, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:
-    """Return the padding with which ceil_mode=0 finds the windows of ceil_mode=1.
+    """Return the padding with which ceil_mode=0 has the same windows as ceil_mode=1.
 
     An axis of n elements is padded so that its last window ends exactly at the end. If n is not known, we add `s - 1`
-    elements of padding, enough for any n. The padding is at most `span - 1`, so that each window still starts inside.
+    elements of padding, which is enough for any n. The padding is at most `span - 1`, so that each window still starts
+    inside the axis.
     """
     found = []
     for n, m, k, s, (low, high), d in zip(lengths, result, kernel, stride, padding, dilation, strict=True):
@@ -130,7 +131,7 @@ def lower_avg_pool(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Value:
-    """Write the sum over each window, by a depthwise convolution with ones, divided by the window's count."""
+    """Write the sum over each window, by a depthwise convolution with ones, divided by the elements that count."""
     lengths = [int(n) for n in x.known_shape[2:]]
     around = covering(tuple(lengths), g.result.shape[2:], kernel, stride, padding, dilation)
     channels = int(x.known_shape[1])
@@ -157,7 +158,7 @@ def lower_avg_pool(
 
 
 def _counts(n: int, m: int, k: int, s: int, counted: tuple[int, int], low: int, d: int) -> Any:
-    """Count for each of m windows the taps on an axis of n elements, which `counted` extends at its ends."""
+    """Count the taps of m windows on an axis of n elements; `counted` says how much padding counts at its two ends."""
     taps = np.arange(m)[:, None] * s + np.arange(k) * d - low
     return ((taps >= -counted[0]) & (taps < n + counted[1])).sum(1)
 
@@ -243,7 +244,7 @@ def read_max_pool(node: Node) -> Callable[[Tensor], Any]:
 
 
 def _from_the_start(places: Tensor, shape: tuple[int, ...], by_columns: int) -> Tensor:
-    """Convert positions within each plane to positions in the whole tensor; these may count a plane by columns."""
+    """Convert indices within each plane to indices in the whole tensor, which may count a plane column by column."""
     size, plane = shape[2:], math.prod(shape[2:])
     channels = np.arange(shape[1], dtype=np.int64).reshape(-1, *(1,) * len(size)) * plane
     ones = places[(slice(None), *(slice(0, 1),) * (places.ndim - 1))] * 0 + 1
@@ -286,7 +287,7 @@ def _power(node: Node) -> float:
 
 
 def _norm(x: Tensor, p: float, total: Callable[[Tensor], Tensor]) -> Tensor:
-    """Compute (total of |x|^p)^(1/p); if this is 0, its gradient is 0."""
+    """Compute (total of |x|^p)^(1/p); where the result is 0, the gradient is 0."""
     wide = x.to(dtypes.compute_type(x.dtype)).abs()
     if p == 1:
         return total(wide).to(x.dtype)

@@ -1,4 +1,4 @@
-"""Convert pooling to older opsets: `ceil_mode` becomes padding if the lengths are fixed; otherwise it is an error."""
+"""Convert pooling to older opsets: `ceil_mode` becomes padding for fixed lengths, and is an error for free lengths."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ converts("AveragePool", 10, 7)(_without_ceil)
 
 
 def _whole_power(d: NodeRewriter) -> None:
-    """Convert `p`, which was a float, to an integer."""
+    """Convert the attribute `p`, which was a float in version 1, to an integer."""
     p = d.get("p", 2.0)
     if p != int(p):
         raise RuleNotApplicable(f"p is {p}; from opset 2 on it is an integer")

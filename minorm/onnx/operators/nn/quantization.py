@@ -1,6 +1,6 @@
 """Read and write QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 
-Version 13 added one scale for each place along an axis. Version 19 added scales of 16 bits; version 21 added blocks,
+Version 13 added scales along an axis, one for each index. Version 19 added scales of 16 bits; version 21 added blocks,
 and integers of 16 bits; version 23 added attributes for the division's precision and the result's type. Training does
 not change scales and zero points, only the quantized values.
 """
@@ -56,7 +56,7 @@ def read_dynamic_quantize(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
 
 
 def _shaped(zero: Tensor | None, scale: Tensor) -> Tensor | None:
-    """Give a single zero point the shape of its scale: onnxruntime's quantizer writes the shapes [] and [1]."""
+    """Give a single zero point the shape of its scale, because onnxruntime's quantizer mixes the shapes [] and [1]."""
     one = zero is not None and zero.ndim <= 1 and scale.ndim <= 1 and zero.numel() == scale.numel() == 1
     return zero.reshape(scale.shape) if one and zero is not None and zero.shape != scale.shape else zero
 
@@ -134,7 +134,7 @@ def write_dynamic_quantize(g: Graph, x: Value) -> tuple[Value, ...]:
 
 
 def _places(g: Graph, scale: Value, axis: int, block_size: int) -> dict[str, Any]:
-    """Return the attributes axis and block_size if there are several scales."""
+    """Return the attributes axis and block_size for a node with several scales."""
     if scale.ndim <= 1 and all(n == 1 for n in scale.known_shape):
         return {}
     if not g.has("QuantizeLinear", 13):

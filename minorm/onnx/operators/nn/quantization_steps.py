@@ -1,4 +1,4 @@
-"""Convert QuantizeLinear and DequantizeLinear; before version 13 they have one scale for the whole tensor."""
+"""Convert QuantizeLinear and DequantizeLinear, which have one scale for the whole tensor before version 13."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def quantize_10(d: NodeRewriter) -> None:
 
 @converts("DequantizeLinear", 13, 10)
 def dequantize_10(d: NodeRewriter) -> None:
-    """Write scales per axis by the formula, (x - zero_point) * scale."""
+    """Write a DequantizeLinear with scales along an axis as the formula (x - zero_point) * scale."""
     if _per_tensor(d):
         d.drop("axis")
         return

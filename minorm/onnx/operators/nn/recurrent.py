@@ -1,9 +1,10 @@
 """Read and write RNN, LSTM and GRU.
 
-From version 3 on, GRU may reset after the product. From 7 on, `activations` may come without numbers, and there is no
-`output_sequence`, which said whether to compute Y (here Y is always computed). Version 14 added `layout`, which
-onnxruntime refuses on the CPU; version 22 added bfloat16. ONNX has the rows of the gates in the order i o f c (ours:
-"iofg") and z r h ("zrn"); weights in PyTorch's order are written with a Gather that reorders rows.
+From version 3 on, a GRU may apply the reset gate after the product. From 7 on, `activations` may be given without alpha
+and beta. Version 7 also removed `output_sequence`, which said whether to compute Y (here Y is always computed). Version
+14 added `layout`, which onnxruntime refuses on the CPU; version 22 added bfloat16. In ONNX, the rows of the gates are
+in the order i o f c (minorm's "iofg") and z r h (minorm's "zrn"). Weights in PyTorch's order are written with a Gather
+that reorders the rows.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _options(node: Node) -> dict[str, Any]:
 
 
 def _activations(node: Node, directions: int) -> Activations:
-    """Return the activations that the node names, each with its numbers; None for the usual activations."""
+    """Return the activations that the node names, with alpha and beta of each; None if the node names no activation."""
     names = node.attributes.get("activations")
     if not names:
         return None
@@ -124,7 +125,10 @@ def _activations(node: Node, directions: int) -> Activations:
 
 
 def _limits(node: Node) -> Callable[[Tensor, Tensor, Tensor], None]:
-    """Return a function that checks a run against the limits for foreign files; even a small step costs time."""
+    """Return a function that raises an error if a run would take too much memory or time.
+
+    A step counts as TURN multiplications at least, because even a small step takes time.
+    """
     batch_first, hidden = bool(node.get("layout")), node["hidden_size"]
 
     def weigh(x: Tensor, w: Tensor, r: Tensor) -> None:

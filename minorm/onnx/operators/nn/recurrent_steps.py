@@ -1,4 +1,4 @@
-"""Convert LSTM, GRU and RNN: version 7 removed `output_sequence`, version 14 added `layout`."""
+"""Convert LSTM, GRU and RNN: version 7 removed `output_sequence`, and version 14 added `layout`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ def _without_sequence(d: NodeRewriter) -> None:
 
 @converts("GRU", 1, 3)
 def gru_3(d: NodeRewriter) -> None:
-    """Keep the node: version 1 only misspelled the default of `direction` and had no linear_before_reset."""
+    """Keep the node unchanged.
+
+    Version 1 only misspelled the default of `direction` and did not have linear_before_reset.
+    """
 
 
 def _time_first(d: NodeRewriter) -> None:

@@ -21,7 +21,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("NonMaxSuppression", since=10, fixed=EVERY)
 def read_nms(node: Node) -> Callable[..., Tensor]:
-    """Return (batch, class, box) of each kept box, as (n, 3); in each class, the best comes first."""
+    """Return (batch, class, box) of each kept box, in the shape (n, 3); the best box of a class comes first."""
     centered = node["center_point_box"]
     if centered not in (0, 1):
         raise ValueError(f"center_point_box is {centered}; expected 0 or 1")
@@ -69,7 +69,10 @@ def _corners(boxes: Any, centered: bool) -> Any:
 
 
 def _kept(corners: Any, scores: Any, count: int, limit: Any, threshold: float, asked: bool) -> Any:
-    """Return the boxes to keep: take the best remaining box, drop the boxes that overlap it too much, and repeat."""
+    """Return the boxes to keep.
+
+    Keep the best remaining box, drop all boxes that overlap this box too much, and repeat.
+    """
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > threshold] if asked else order
     low, high = corners[:2], corners[2:]
@@ -92,7 +95,7 @@ def _kept(corners: Any, scores: Any, count: int, limit: Any, threshold: float, a
 
 @reads("RoiAlign", since=10, fixed=(1, 2))
 def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Resample each box to one size: each cell is the mean, or the maximum, of x at some points in the cell."""
+    """Resample each box to one size; a cell of the result is the mean or the maximum of x at points of the cell."""
     half = node.since >= 16 and node["coordinate_transformation_mode"] == "half_pixel"
     mode, ratio, scale = node["mode"], node["sampling_ratio"], node["spatial_scale"]
     size = node["output_height"], node["output_width"]
@@ -141,7 +144,7 @@ def _check_boxes(x: Tensor, rois: Tensor, batch: Tensor) -> None:
 
 
 def _taps(first: float, extent: float, n: int, cells: int, points: int) -> tuple[Any, Any]:
-    """Return the two neighbours of each point on an axis of length n, (cells, points, 2), and their weights."""
+    """Return the two neighbours of each point on an axis of length n, and their weights, as (cells, points, 2)."""
     place = first + (np.arange(cells)[:, None] + (np.arange(points) + 0.5) / max(1, points)) * (extent / cells)
     outside = (place < -1) | (place > n)
     place = np.clip(place, 0, n - 1)
@@ -159,7 +162,7 @@ def _matrix(places: Any, weights: Any, n: int) -> Any:
 
 
 def _largest(node: Node, image: Tensor, taps: list[tuple[Any, Any]]) -> Tensor:
-    """Return the maximum of the weighted neighbours of all points, as in onnxruntime; 0 if there are no points."""
+    """Return the maximum over the weighted neighbours of all points, like onnxruntime; 0 if there are no points."""
     (rows, high), (columns, wide) = ((p.reshape(len(p), -1), w.reshape(len(w), -1)) for p, w in taps)
     if not rows.shape[1] or not columns.shape[1]:
         return image.new_zeros((len(image), len(rows), len(columns)))
@@ -173,7 +176,7 @@ def _largest(node: Node, image: Tensor, taps: list[tuple[Any, Any]]) -> Tensor:
 
 @reads("MaxRoiPool", since=1, fixed=(1,))
 def read_max_roi_pool(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Cut each box, in whole pixels, into cells; return the largest element of each, and 0 for an empty cell."""
+    """Cut each box into cells of whole pixels; return the largest element of each cell, or 0 for an empty cell."""
     size, scale = node["pooled_shape"], node["spatial_scale"]
     if len(size) != 2 or min(size) < 1:
         raise ValueError(f"pooled_shape is {size}; expected two lengths")

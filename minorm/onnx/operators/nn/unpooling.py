@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("MaxUnpool", since=9, fixed=(1, 2))
 def read_max_unpool(node: Node) -> Callable[..., Tensor]:
-    """Place the maxima by their index in the image before pooling; an output_shape extends or cuts the result."""
+    """Put each maximum at its index in the image before pooling; an output_shape extends or cuts the result."""
     kernel = node["kernel_shape"]
 
     def unpool(x: Tensor, places: Tensor, output_shape: Tensor | None = None) -> Tensor:

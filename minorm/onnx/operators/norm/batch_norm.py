@@ -1,15 +1,16 @@
 """BatchNormalization is always kept as a node, never folded into a convolution, so that the file can go on training.
 
-In versions 7 and 9 the number of outputs says the mode: 1 in inference, 5 in training; an output without a name does
-not count. In versions 14 and 15 training_mode says it, and the running statistics are outputs 2 and 3. From 14 on the
-statistics may have another type than x, from 15 on scale and bias too. The momentum has minorm's meaning: running =
-running * momentum + batch * (1 - momentum). The variance is the population's.
+In versions 7 and 9, the number of outputs shows the mode: 1 in inference, 5 in training. An output without a name does
+not count. In versions 14 and 15, the attribute training_mode gives the mode, and the running statistics are outputs 2
+and 3. From 14 on, the statistics may have another type than x. From 15 on, scale and bias may also have another type.
+The momentum has minorm's meaning: running = running * momentum + batch * (1 - momentum). The variance is the population
+variance.
 
 In the training form the running outputs are outputs of the graph, `<key>.updated`. ONNX cannot express momentum=None or
-an unbiased variance. For these, the node gives the batch's statistics (momentum 0), and a few other nodes blend them
-into the running statistics.
+an unbiased variance. In these cases, the node computes the statistics of the batch (momentum 0), and a few other nodes
+blend these into the running statistics.
 
-Before 7, `is_test` gave the mode; its absence means training.
+Before 7, `is_test` gives the mode. A node without `is_test` is in training mode.
 """
 
 from __future__ import annotations
@@ -116,11 +117,12 @@ def lower(g: Graph, **arguments: Any) -> Value:
 
 
 class BatchNormalization(StatisticsLayer):
-    """The operator in all its versions, which owns its running statistics if the file holds them.
+    """BatchNormalization in all versions; the node owns its running statistics if the file holds them.
 
-    If it owns them, `training` decides. In training, x is normalized with x's statistics, which are blended into the
-    running statistics. In inference, and when frozen, x is normalized with the running statistics. If the graph
-    computes the statistics, the node keeps the form that the file gives it, and gradients flow through all five inputs.
+    If the node owns the statistics, `training` gives the mode. In training, x is normalized with x's statistics, and
+    these are blended into the running statistics. In inference or if the node is frozen, x is normalized with the
+    running statistics. If the graph computes the running statistics, the node keeps the mode of the file, and gradients
+    flow through all five inputs.
 
     inverse_saved_var   output 5 of versions 1 to 9 is the variance, as in the specification; True gives onnxruntime's
                         value instead, 1 / sqrt(var + eps)
@@ -143,7 +145,7 @@ class BatchNormalization(StatisticsLayer):
     def forward(
         self, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, batches: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """Return y, the running mean and variance, and, if the graph reads them, the batch's mean and variance."""
+        """Return y and the running mean and variance; also the batch's mean and variance, if the graph reads these."""
         if x.ndim == 0 or (self.images and x.ndim != 4):
             raise ValueError(
                 f"x has shape {x.shape}; expected {'(N, C, H, W)' if self.images else '(N, C, *positions)'}"
@@ -177,19 +179,19 @@ class BatchNormalization(StatisticsLayer):
         return y.to(x.dtype), *new, batch[0].to(x.dtype), saved_var.to(x.dtype)
 
     def _snapshot(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the present running statistics, copied if later calls may change them in place."""
+        """Return the present running statistics, or copies of them if later calls may change them in place."""
         return (mean.clone(), var.clone()) if self.updates and any(self.wants[1:3]) else (mean, var)
 
     def extra_repr(self) -> str:
-        """Show the options, and whether the node owns its running statistics or the graph computes them."""
+        """Return the options, and say whether the node owns its running statistics or the graph computes them."""
         statistics = "its own running statistics" if self.owned else "running statistics from the graph"
         return f"{self.size()}eps={self.eps}, momentum={self.momentum}, {statistics}"
 
 
 def trains(node: Node) -> bool:
-    """Return whether a node trains: by `is_test` before 7, by more than one output before 14, then by training_mode.
+    """Return whether a node trains: without `is_test` (before 7), with several outputs (before 14) or by training_mode.
 
-    An output without a name counts as absent: ONNX has these two ways to leave out an output, with the same meaning.
+    An output without a name does not count, because it means the same in ONNX as an absent output.
     """
     if node.since >= 14:
         return bool(node["training_mode"])
@@ -197,7 +199,10 @@ def trains(node: Node) -> bool:
 
 
 def _fixed(node: Node) -> tuple[int, ...]:
-    """Return the inputs without a gradient; in training, only the new running statistics depend on the old ones."""
+    """Return the indices of the inputs without a gradient.
+
+    In training, y does not depend on the old running statistics; only the new running statistics do.
+    """
     return (3, 4) if trains(node) and not (node.wants(1) or node.wants(2)) else ()
 
 

@@ -1,8 +1,8 @@
-"""Convert BatchNormalization from any version to any other, in the mode of its node.
+"""Convert BatchNormalization from any version to any other version; the mode of the node stays.
 
-The mode is stored in `is_test` in versions 1 and 6 (absent means training), in the number of outputs in 7 and 9, and in
-training_mode in 14 and 15. Before 9, `spatial=0` asks for statistics of every position; for later versions, we write a
-normalization between two Reshapes, with every position as a channel.
+The mode is stored in `is_test` in versions 1 and 6 (a node without `is_test` trains), in the number of outputs in 7 and
+9, and in training_mode in 14 and 15. Before 9, `spatial=0` asks for statistics of every position. For later versions,
+we write a normalization between two Reshapes, which turn every position into a channel.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def batch_normalization(d: NodeRewriter) -> None:
 
 @sets_mode("BatchNormalization")
 def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
-    """Switch to training or inference; in inference, running statistics replace values that only training computes."""
+    """Switch to training or inference; in inference, running statistics replace the outputs that only training has."""
     if _trains(d) and not trains:
         for place, name in enumerate(d.node.output):
             if place and name in d.values.read:
@@ -64,7 +64,7 @@ def _trains(d: NodeRewriter) -> bool:
 
 
 def _outputs(d: NodeRewriter, trains: bool) -> None:
-    """Give the node the outputs of its mode in this version; for 14 and 15, write a formula for saved statistics."""
+    """Set the outputs that the node's mode has in this version; for 14 and 15, write a formula for saved statistics."""
     extra = {place: d.output(place) for place in range(1, len(d.node.output)) if d.output(place)}
     del d.node.output[1:]
     if not trains:
@@ -104,7 +104,10 @@ def _channels(d: NodeRewriter) -> None:
 
 
 def _one_type(d: NodeRewriter) -> None:
-    """Cast to one type, the wider one: before 15 scale and bias have X's type, before 14 the statistics have it too."""
+    """Cast inputs of different types to one type, float64 or float32.
+
+    Before 15, scale and bias must have X's type, and before 14, the statistics must have this type too.
+    """
     kinds = [d.kind(d.input(place)).elem for place in range(5)]
     groups = [(0, 1, 2), (3, 4)] if d.goal == 14 else [(0, 1, 2, 3, 4)]
     if all(len({kinds[place] for place in group}) == 1 for group in groups):

@@ -1,9 +1,9 @@
-"""BatchNormalization in its training form as a pure function, as ONNX defines it: the new statistics are results.
+"""BatchNormalization in training as a pure function, as in ONNX: the new running statistics are results.
 
-`F.batch_norm` changes running statistics in place. Two kinds of nodes cannot do this: a node whose statistics the graph
-computes, and a node whose statistics other nodes blend (momentum=None, an unbiased variance). Both call `batch_norm` of
-this file. Export writes this function as BatchNormalization again; otherwise it would write a formula instead of the
-node.
+`F.batch_norm` changes running statistics in place. Two kinds of nodes cannot do this. The first kind reads running
+statistics that the graph computes. For the second kind, other nodes compute the new running statistics (momentum=None,
+an unbiased variance). These nodes call `batch_norm` of this file. Export writes this function as a BatchNormalization
+again, not as a formula.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from minorm.tensor.tensor import Tensor
 def batch_norm(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalize x with its statistics; return y, and the new mean and var: old * momentum + batch * (1 - momentum).
+    """Normalize x with its own statistics; return y and the new running mean and var.
 
-    x is (N, C, ...); the other tensors are (C), or (C, ...) for statistics over N alone. Nothing changes in place. An
-    empty batch returns mean and var unchanged.
+    The new statistics are old * momentum + batch * (1 - momentum).
+
+    x has the shape (N, C, ...). The other tensors have the shape (C), or (C, ...) for statistics over N alone. Nothing
+    changes in place. For an empty batch, mean and var are returned unchanged.
     """
     axes = batch_axes(x, scale)
     count = math.prod(x.shape[axis] for axis in axes)
@@ -50,7 +52,7 @@ def batch_axes(x: Tensor, scale: Tensor) -> tuple[int, ...]:
 
 
 def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute mean and population variance over axes, in the widest type in which minorm computes x or `like`."""
+    """Compute mean and population variance over axes, in the wider of the types in which x and `like` are computed."""
     kept = [length for axis, length in enumerate(x.shape) if axis not in axes]
     mean, var = moments(x.to(widest(x, like)), axes)
     return mean.reshape(kept), var.reshape(kept)
@@ -58,7 +60,7 @@ def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tenso
 
 @trace.operation
 def put(buffer: Tensor, value: Tensor) -> Tensor:
-    """Change a buffer in place and return its new value as another Tensor; in a graph, this value is an output."""
+    """Change a buffer in place, and return its new value as another Tensor, which is an output in a graph."""
     if running.is_updating():
         buffer.copy_(value)
     return Tensor(buffer.array)
@@ -92,10 +94,12 @@ def node(
     eps: float,
     outputs: int,
 ) -> tuple[Value, ...]:
-    """Write one BatchNormalization; return y, and in the training form (3 outputs from 14 on, 5 before) mean and var.
+    """Write one BatchNormalization; return y, and in training also mean and var.
 
-    Parameters that include the positions, which ONNX had until 7 (spatial=0), are written with each position as a
-    channel.
+    In training, the node has 3 outputs from version 14 on, and 5 before.
+
+    Until version 7, parameters could have the axes of the positions (spatial=0). With such parameters, each position is
+    written as a channel.
     """
     shape, kept = x.known_shape, mean.known_shape
     types = x.dtype, mean.dtype, var.dtype

@@ -1,6 +1,6 @@
-"""Write normalizations without an ONNX operator by their formula, or explain why that is impossible.
+"""Write normalizations without an ONNX operator as formulas, or explain why no formula is possible.
 
-GhostBatchNorm needs no rule: in training it is a BatchNormalization for each group, in inference a single
+GhostBatchNorm needs no rule. In training, it is a BatchNormalization for each group; in inference, it is a single
 BatchNormalization.
 """
 

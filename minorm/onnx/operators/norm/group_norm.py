@@ -1,6 +1,6 @@
 """GroupNormalization: version 18 has one scale per *group* and is withdrawn; version 21 has one scale per channel.
 
-Before 21 the groups are instances of a reshaped tensor: InstanceNormalization of (N, G, everything else).
+Before 21, the groups are written as the channels of an InstanceNormalization, of a tensor (N, G, everything else).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def lower(
 
 
 def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value | None, eps: float) -> Value:
-    """Write groups of channels as instances; scale and bias have one number per group or per channel."""
+    """Write a GroupNorm as InstanceNormalization; scale and bias have one number per group or per channel."""
     groups = reshape(g, x, (x.known_shape[0], num_groups, product(x.known_shape[1:]) // num_groups))
     per_group = all(p is None or p.shape == (num_groups,) for p in (scale, bias))
     if x.dtype == dtypes.float64:  # no runtime has an InstanceNormalization of float64
@@ -105,7 +105,7 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNor
 
 @converts("GroupNormalization", 18, 21)
 def one_a_channel(d: NodeRewriter) -> None:
-    """Repeat scale and bias, one number per group, for the channels of each group."""
+    """Repeat scale and bias for the channels of each group; they have one number per group."""
     groups = checked_count(d.get("num_groups"), "num_groups")
     size = d.length(d.input(0), 1) // groups
     if size == 1:
@@ -117,7 +117,7 @@ def one_a_channel(d: NodeRewriter) -> None:
 
 
 def _by_instances(d: NodeRewriter, per_group: bool) -> None:
-    """Write InstanceNormalization of (N, G, everything else), or its formula in float64; version 18 is withdrawn."""
+    """Write InstanceNormalization of (N, G, everything else), or the formula for float64; version 18 is withdrawn."""
     x, groups, eps = d.input(0), checked_count(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
     elem, rank = d.elem(x), d.rank(x)
     rows = stack(d, x, [0, groups, -1])

@@ -1,8 +1,8 @@
-"""InstanceNormalization: version 1 takes only images, version 6 any rank, and version 22 also bfloat16.
+"""InstanceNormalization: version 1 takes only images, version 6 takes any rank, and version 22 also bfloat16.
 
-No version has running statistics. Inference with them is written as BatchNormalization. Training with them is written
-as InstanceNormalization, with the new running statistics as outputs `<key>.updated`. In both cases the metadata names
-the layer, so that `load` makes the same layer.
+No version has running statistics. For a layer with running statistics, inference is written as BatchNormalization.
+Training is written as InstanceNormalization, and the new running statistics are outputs `<key>.updated`. In both cases
+the metadata names the layer, so that `load` makes the same layer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def instance(g: Graph, x: Value, scale: Value | None, bias: Value | None, eps: float) -> Value:
-    """Write the node, which normalizes each channel of each sample with its own statistics; scale and bias are (C)."""
+    """Write the node, which normalizes each channel of each sample separately; scale and bias have the shape (C)."""
     size = (int(x.known_shape[1]),)
     scale = ones(g, size, x) if scale is None else scale
     bias = zeros(g, size, x) if bias is None else bias
@@ -115,7 +115,7 @@ def write_running(
 
 
 class InstanceNormalization(StatisticsLayer):
-    """An InstanceNorm with running statistics that minorm wrote: only inference uses the running statistics."""
+    """An InstanceNorm with running statistics in a file of minorm; only inference uses the running statistics."""
 
     def __init__(self, node: Node, trains: bool) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""LayerNormalization from opset 17 on, which computes in float32; before 17, and for float64, we write the formula."""
+"""LayerNormalization, which exists from opset 17 on and computes in float32.
+
+Before 17, and for float64, we write the formula.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Write normalizations with a mask by the formula, from opset 13 on: ONNX has no operator for them.
+"""Write normalizations with a mask as formulas, from opset 13 on, because ONNX has no operator for them.
 
-The mask is a value of the graph, often an input. The sums are over the n elements of a row that count. Every other
-element of x, also NaN, becomes 0 before the first computation. x is centred twice: the mean of numbers far from 0 is
-rounded, and the mean of the differences is that rounding error. If such a file is loaded, its nodes can be trained; the
-running statistics in a file for inference do not change.
+The mask is a value of the graph, often an input. The sums are over the n elements of a row for which the mask is True.
+All other elements of x, even NaN, become 0 before the first computation. x is centred twice, because the mean of
+numbers far from 0 is rounded. The mean of the differences is this rounding error. If such a file is loaded, its nodes
+can be trained; the running statistics in a file for inference do not change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minorm.onnx.operators.shape.shape import channels, expand, reshape
 
 @dataclass(frozen=True)
 class Moments:
-    """The statistics of each row: how many elements count (at least 1), whether any counts, the mean, the variance."""
+    """The statistics of each row: how many elements count (at least 1), if any element counts, mean and variance."""
 
     count: Value
     seen: Value
@@ -36,14 +36,14 @@ class Moments:
 
 
 def _only(g: Graph, mask: Value, x: Value) -> Value:
-    """Write x for elements for which the mask is True, and 0 for the others."""
+    """Write x where the mask is True, and 0 elsewhere."""
     return g.add("Where", mask, x, g.scalar(0, x), dtype=x.dtype)
 
 
 def _standardize(
     g: Graph, x: Value, mask: Value, axes: Sequence[int], eps: float, centered: bool = True, guard: bool = False
 ) -> tuple[Value, Moments]:
-    """Write (x - mean) / sqrt(var + eps) for elements that count, 0 for others; return this and the statistics."""
+    """Write (x - mean) / sqrt(var + eps) where the mask is True, and 0 elsewhere; return also the statistics."""
     axes = sorted(axes)
     n = reduce(g, "ReduceSum", expand(g, g.cast(mask, x.dtype), x.known_shape), axes)
     count = g.add("Max", n, g.scalar(1, n))
@@ -64,7 +64,7 @@ def _standardize(
 
 
 def _update(g: Graph, running: Value, batch: Value, seen: Value, momentum: float | None, batches: Value | None) -> None:
-    """Blend a statistic into the running statistic, but only for rows in which an element counted."""
+    """Blend a statistic into the running statistic, but only for rows with at least one element that counts."""
     old = g.add("Identity", running)  # the present value: a node that later reads the buffer itself reads its new value
     shape = running.known_shape
     blend(g, running, reshape(g, batch, shape), momentum, batches)
@@ -72,7 +72,7 @@ def _update(g: Graph, running: Value, batch: Value, seen: Value, momentum: float
 
 
 def _count(g: Graph, batches: Value, seen: Value) -> None:
-    """Add 1 to batches if any element counted."""
+    """Add 1 to batches if at least one element counts."""
     old = g.add("Identity", batches)
     any_seen = reduce(g, "ReduceMax", g.cast(seen, dtypes.float32), range(seen.ndim), keepdims=False)
     count_up(g, batches)
@@ -124,7 +124,7 @@ def _running(
     unbiased_running_var: bool,
     compute_dtype: Any,
 ) -> Value:
-    """Normalize by channel with x's statistics, and blend them into the running ones; or use the running statistics."""
+    """Normalize each channel, either with x's statistics (and update the running ones), or with running statistics."""
 
     def shaped(vector: Value | None) -> Value | None:
         return vector if vector is None or vector.ndim > 1 else channels(g, x, vector)

@@ -4,8 +4,8 @@
     @unmasked
     def lower(g, x, normalized_shape, weight, bias, eps, compute_dtype): ...
 
-They also remove the other arguments that a file does not record. If neither this file nor the rule names an argument,
-export fails; so no argument is dropped unnoticed.
+The decorators also remove the arguments that a file does not record. If an argument is named neither in this file nor
+in the rule, export fails. So no argument is dropped unnoticed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ UNSAID = "backend", "process_group", "variance", "update_nonfinite", "skipped_ba
 def _said(**call: Any) -> dict[str, Any]:
     """Return the call without the arguments that a file does not record.
 
-    A backend computes the same as the file. A file is for one rank, so it has no process group. The runtime chooses how
-    to compute a variance. A graph blends in all batches, finite or not.
+    `backend` and `variance` are not recorded, because the runtime chooses how to compute. `process_group` is not
+    recorded, because a file is for one rank. The other arguments are about batches that are not finite, which a graph
+    blends in like all batches.
     """
     return {name: value for name, value in call.items() if name not in UNSAID}

@@ -1,7 +1,7 @@
 """MeanVarianceNormalization 9 and 13, which always add 1e-9 to the standard deviation.
 
-For another eps we write the formula. We also write it for float16 and float64, because for them the published function
-body has wrong types.
+For another eps, we write the formula. We also write the formula for float16 and float64, because the function body that
+ONNX publishes has wrong types for these.
 """
 
 from __future__ import annotations

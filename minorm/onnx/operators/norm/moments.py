@@ -1,7 +1,7 @@
-"""Compute mean and variance of a Tensor with Tensor arithmetic, for nodes that output them; x is centred twice.
+"""Compute mean and variance of a Tensor with Tensor arithmetic, for nodes with these outputs; x is centred twice.
 
-The mean is rounded to x's type. If x is near 1e6, the error in float32 is 0.03, and its square would stay in the
-variance. The mean of the centred x is this error, and we subtract it.
+The mean is rounded to x's type. If x is near 1e6, the error of the mean in float32 is 0.03, and the square of this
+error would be a part of the variance. The mean of the centred x is this error, so we subtract it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write F.normalization over any axes as an ONNX operator that computes the same, else by the formula."""
+"""Write F.normalization over any axes as an ONNX operator with the same result, or else as a formula."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Layers that compute a GroupNorm, LayerNorm or RMSNorm by minorm's kernels, if a file writes it in other operators.
+"""Layers that use minorm's kernels for a GroupNorm, LayerNorm or RMSNorm that a file writes as other operators.
 
-For data of another form (a batch of another length than in the file, say), the layer computes the file's nodes one by
-one.
+If the data do not have the form of the file (a batch of another length, say), the layer computes the file's nodes one
+by one.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class GroupNorm(NormLayer):
 
 
 class _OverLastAxes(NormLayer):
-    """A norm over some axes of x, which are usually the last axes; `axes` tells whether they are."""
+    """A norm over some axes of x; usually, these are the last axes, and `axes` checks this."""
 
     @property
     def normalized_shape(self) -> tuple[int, ...] | None:
-        """Return the lengths of the normalized axes if the weight's shape gives them, else None."""
+        """Return the lengths of the normalized axes if the shape of the weight gives them; else None."""
         return self.how.weight
 
     def axes(self, x: Tensor) -> tuple[list[int], bool]:

@@ -1,4 +1,7 @@
-"""LRN 1 and 13, LpNormalization 1 and 22; LRN's even window is the mirror image of PyTorch's, so we write a formula."""
+"""LRN 1 and 13, LpNormalization 1 and 22.
+
+An LRN with an even window is written as a formula, because ONNX's window is the mirror image of PyTorch's.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def write_lrn_1(g: Graph, x: Value, size: int, alpha: float, beta: float, k: flo
 
 @lowers(F.local_response_norm)
 def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
-    """Write the formula, with the sum over a window of channels as a 1x1 convolution with a band of ones."""
+    """Write the formula; a 1x1 convolution, whose weight is a band of ones, computes the sums over channels."""
     channels, compute = int(x.known_shape[1]), wide(g, x)
     offset = np.arange(channels)[None, :] - np.arange(channels)[:, None]  # of input channel to output channel
     band = ((offset >= -(size // 2)) & (offset <= (size - 1) // 2)) * (alpha / size)

@@ -1,4 +1,7 @@
-"""RMSNormalization from opset 23 on, which computes in float32; before 23, and for float64, we write the formula."""
+"""RMSNormalization, which exists from opset 23 on and computes in float32.
+
+Before 23, and for float64, we write the formula.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the normalization equation in elementary operators, and running statistics as outputs of a training graph."""
+"""Write the normalization equation in elementary operators, and the running statistics as outputs in training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def moments(g: Graph, x: Value, axes: Sequence[int], keepdims: bool = True) -> t
 def standardize(
     g: Graph, x: Value, axes: Sequence[int], eps: float, centered: bool = True, guard: bool = False
 ) -> Value:
-    """Write (x - mean) / sqrt(var + eps) over `axes`; mean = 0 if not `centered`; `guard` puts eps outside the root."""
+    """Write (x - mean) / sqrt(var + eps) over `axes`.
+
+    The mean is 0 if `centered` is False. If `guard` is True, eps is added outside the root.
+    """
     if centered:
         x = g.add("Sub", x, reduce(g, "ReduceMean", x, axes))
     var = reduce(g, "ReduceMean", g.add("Mul", x, x), axes)
@@ -61,7 +64,10 @@ def computed(x: Value, compute_dtype: Any) -> Any:
 
 
 def is_usual(x: Value, compute_dtype: Any, *parameters: Value | None) -> bool:
-    """Return True if all have x's type, and x's usual type to compute in; most operators cannot express another one."""
+    """Return True if all parameters have x's type, and `compute_dtype` is the usual type for x.
+
+    Most operators cannot express other types.
+    """
     same = all(p is None or p.dtype == x.dtype for p in parameters)
     return same and computed(x, compute_dtype) == dtypes.compute_type(x.dtype)
 
@@ -72,7 +78,7 @@ def cast_all(g: Graph, dtype: Any, *values: Value | None) -> tuple[Any, ...]:
 
 
 def one_type(g: Graph, *values: Value) -> tuple[Value, ...]:
-    """Return the values unchanged if they have one type; else cast all to the widest type to compute in."""
+    """Return the values unchanged if they have one type; else cast them to the widest of their types to compute in."""
     types = {value.dtype for value in values}
     if len(types) == 1:
         return values
@@ -88,7 +94,9 @@ def blend(
     batches: Value | None,
     correction: Value | None = None,
 ) -> None:
-    """Write running = running * keep + batch * (1 - keep); keep is momentum, or batches / (batches + 1) if it is None.
+    """Write running = running * keep + batch * (1 - keep).
+
+    keep is `momentum`, or batches / (batches + 1) if `momentum` is None.
 
     `correction` is a factor of the batch's statistics (N / (N - 1) for an unbiased variance).
     """
@@ -107,7 +115,7 @@ def blend(
 
 
 def correction(g: Graph, lengths: Sequence[Length], like: Value) -> Value:
-    """Return N / (N - 1); N is the product of these lengths, and may depend on the batch."""
+    """Return N / (N - 1), where N is the product of these lengths and may depend on the batch."""
     count = product(lengths)
     if not isinstance(count, Size):
         return g.scalar(count / max(count - 1, 1), like)

@@ -1,6 +1,6 @@
-"""Convert attributes that became inputs: lengths, axes and parts of Reshape, Squeeze, Split, Slice, Reduce* and others.
+"""Convert attributes that became inputs: lengths, axes and parts of Reshape, Squeeze, Split, Slice, Reduce* and more.
 
-In the other direction, the file must fix the input; otherwise the node cannot be converted.
+To an older version, a node can be converted only if the file fixes the input.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def reshape_5(d: NodeRewriter) -> None:
 
 @converts("Reshape", 14, 13)
 def reshape_13(d: NodeRewriter) -> None:
-    """Drop allowzero, with which a 0 in the shape is a length, not a sign to copy one; only a fixed 0 is a problem."""
+    """Drop allowzero; raise an error if the shape has a fixed 0.
+
+    With allowzero, a 0 in the shape is a length; without it, a 0 copies a length of x.
+    """
     if d.take("allowzero", 0):
         lengths = d.array(1)
         if lengths is not None and 0 in lengths:
@@ -107,7 +110,7 @@ def tile_6(d: NodeRewriter) -> None:
 
 @converts("Expand", 8, 0)
 def expand_0(d: NodeRewriter) -> None:
-    """Write Expand as a product with ones, which changes no bit of a number."""
+    """Write Expand as a product with ones, because this product leaves all numbers exactly unchanged."""
     lengths = numbers(d.absorb(1, "the shape"))
     if d.elem(d.input(0)) == BOOL:
         raise RuleNotApplicable("it exists from opset 8 on")
@@ -150,7 +153,7 @@ def split_18(d: NodeRewriter) -> None:
 
 @converts("Split", 18, 13)
 def split_equally(d: NodeRewriter) -> None:
-    """Write the lengths of the parts: before 18 parts must be equal unless their lengths are given."""
+    """Write the lengths of the parts if they differ, because before 18, parts without given lengths are equal."""
     count = d.take("num_outputs")
     if count is None or d.input(1):
         return
@@ -185,7 +188,7 @@ def slice_10(d: NodeRewriter) -> None:
 
 @converts("Slice", 11, 10)
 def slice_positive(d: NodeRewriter) -> None:
-    """Make negative axes positive; before version 11, axes may not be negative."""
+    """Make negative axes positive, because axes may not be negative before version 11."""
     axes = d.array(3)
     if axes is None and d.input(3):
         raise RuleNotApplicable("its axes are computed, and may be negative")
@@ -250,7 +253,7 @@ def constant_of_shape(d: NodeRewriter) -> None:
 
 @converts("Range", 11, 0)
 def range_0(d: NodeRewriter) -> None:
-    """Write fixed numbers as a constant; otherwise write nodes that count the places of a row of ones."""
+    """Write fixed numbers as a constant; otherwise, write nodes that find the indices of a row of ones."""
     start, limit, delta = (d.array(place) for place in range(3))
     if start is not None and limit is not None and delta is not None:
         first, end, step = one_number(start, "start"), one_number(limit, "limit"), one_number(delta, "delta")
@@ -274,7 +277,7 @@ def range_0(d: NodeRewriter) -> None:
 
 @converts("Trilu", 14, 0)
 def trilu_0(d: NodeRewriter) -> None:
-    """Select the elements for which column minus row is at least k (upper), or at most k."""
+    """Select the elements for which column - row >= k (if upper) or column - row <= k (if not upper)."""
     x, upper = d.input(0), d.get("upper", 1)
     k = d.input(1) or d.integers(0, "k")
     if d.opset < 9:

@@ -1,8 +1,8 @@
 """Convert to and from ONNX's older broadcasting.
 
-From version 7 on, operators broadcast as NumPy does; Sum, Max, Min and Mean do so from version 8 on. Before, operators
-like Add had two attributes: `broadcast`, and `axis`, the place in A's shape where B's shape begins. PRelu had one slope
-per channel. Operators like Sum needed operands of one shape.
+From version 7 on, operators broadcast as NumPy does; Sum, Max, Min and Mean do so from version 8 on. In older versions,
+operators like Add have two attributes: `broadcast`, and `axis`, which is the axis of A at which B's shape begins. PRelu
+has one slope per channel. Operators like Sum need operands of the same shape.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ converts("Min", 8, 6)(_bound)
 
 
 def _integers(d: NodeRewriter) -> None:
-    """Write Max or Min of integers with Where; only version 12 added integers."""
+    """Write Max or Min of integers with Where, because only version 12 added integers."""
     elem = d.elem(d.input(0))
     if elem in FLOATS or len(d.node.input) == 1:
         return
@@ -119,7 +119,7 @@ converts("Min", 12, 8)(_integers)
 
 @converts("Pow", 12, 7)
 def pow_7(d: NodeRewriter) -> None:
-    """Cast the exponent to the type of the base; before 12 both must have the same type."""
+    """Cast the exponent to the type of the base, because both must have the same type before 12."""
     base, exponent = (d.kind(d.input(place)).elem for place in (0, 1))
     if base in FLOATS and exponent and exponent != base:
         d.feed(1, d.emit("Cast", d.input(1), elem=base))
@@ -129,7 +129,10 @@ def pow_7(d: NodeRewriter) -> None:
 
 @converts("Equal", 11, 7)
 def equal_7(d: NodeRewriter) -> None:
-    """Write Equal of floats, which only version 11 added, as: neither number is less, and neither is NaN."""
+    """Write Equal of floats by other operators, because only version 11 added floats.
+
+    Two numbers are equal if neither number is less than the other and neither number is NaN.
+    """
     if d.kind(d.input(0)).elem not in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
         return
     a, b = d.input(0), d.input(1)

@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("NonZero", since=9, fixed=EVERY)
 def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
-    """Return the places of nonzero elements, (axes, n); as in onnxruntime, a scalar counts as a vector."""
+    """Return the indices of the nonzero elements, as (axes, n); a scalar counts as a vector, as in onnxruntime."""
 
     def non_zero(x: Tensor) -> Tensor:
         node.fits((max(1, x.ndim), x.numel()), dtypes.int64)
@@ -29,7 +29,7 @@ def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
 
 @reads("Compress", since=9, fixed=(1,))
 def read_compress(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Keep the slices of x along an axis, or the elements of x if no axis is given, for which the condition is true."""
+    """Keep the slices of x along an axis (the elements of x if there is no axis) for which the condition is True."""
 
     def compress(x: Tensor, condition: Tensor) -> Tensor:
         axis = None if node["axis"] is None else axis_of("compress", node["axis"], x)
@@ -49,7 +49,7 @@ WIDE = 256  # above this many elements in a slice, rows are compared as lists
 
 @reads("Unique", since=11)
 def read_unique(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
-    """Return the distinct elements, or slices along an axis, with their first places, the inverse and the counts."""
+    """Return the distinct elements (or slices along an axis), their first indices, the inverse and the counts."""
     ordered = bool(node["sorted"])
 
     def unique(x: Tensor) -> tuple[Tensor, ...]:
@@ -70,7 +70,7 @@ def read_unique(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
 
 
 def _different(x: Any, axis: int) -> tuple[Any, Any, Any]:
-    """Find the distinct slices in ascending order: the first place of each, the inverse and the counts."""
+    """Find the distinct slices in ascending order; return the first index of each, the inverse and the counts."""
     if x.dtype == dtypes.bfloat16:
         x = x.astype(dtypes.float32)
     if x.size == 0:
@@ -84,7 +84,7 @@ def _different(x: Any, axis: int) -> tuple[Any, Any, Any]:
 
 
 def _different_rows(rows: Any) -> tuple[Any, Any, Any]:
-    """Do the same as `_different` for long rows, for which NumPy would take a microsecond for each column."""
+    """Do the same as `_different` for long rows, because NumPy would take a microsecond for each column."""
     whole_rows = [row.tolist() for row in rows]
     order = sorted(range(len(rows)), key=whole_rows.__getitem__)
     inverse, first, counts = np.empty(len(rows), np.int64), [], []

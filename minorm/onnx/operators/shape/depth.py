@@ -1,6 +1,7 @@
 """Read and convert DepthToSpace and SpaceToDepth, which turn channels into blocks of pixels and back.
 
-Mode DCR counts channels as (block row, block column, channel), CRD as (channel, block row, block column).
+In mode DCR, the order of the channels is (block row, block column, channel). In mode CRD, the order is (channel, block
+row, block column).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _image(x: Tensor) -> tuple[int, ...]:
 
 @converts("DepthToSpace", 11, 1)
 def depth_to_space_1(d: NodeRewriter) -> None:
-    """Reorder the channels, however many, to the order of DCR."""
+    """Reorder the channels from the order of CRD to the order of DCR, for any number of channels."""
     if d.take("mode", "DCR") != "CRD":
         return
     x, block = d.input(0), d.get("blocksize")
@@ -90,5 +91,5 @@ def space_to_depth_13(d: NodeRewriter) -> None:
 
 
 def _order(depth: int, block: int) -> list[int]:
-    """Return the places of the channels of CRD (c, i, j) in DCR (i, j, c)."""
+    """Return the index in DCR order (i, j, c) of each channel in CRD order (c, i, j)."""
     return [int(n) for n in np.arange(depth).reshape(block**2, -1).T.reshape(-1)]

@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("Col2Im", since=18, fixed=(1, 2))
 def read_col2im(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Add up the windows, (N, C * taps, count), at their places in an image, (N, C, *image_shape)."""
+    """Add up windows of shape (N, C * taps, count) at their positions in an image of shape (N, C, *image_shape)."""
 
     def fold(x: Tensor, image_shape: Tensor, block_shape: Tensor) -> Tensor:
         image, block = integers(image_shape, "image_shape"), integers(block_shape, "block_shape")
@@ -56,7 +56,7 @@ def read_col2im(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 @reads("CenterCropPad", since=18, fixed=(1,))
 def read_center_crop_pad(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Cut each axis at both ends, or pad it with zeros; of an odd number of elements, the end gets one more."""
+    """Cut each axis at both ends, or pad it with zeros; if the number is odd, the end gets one element more."""
 
     def fit(x: Tensor, shape: Tensor) -> Tensor:
         axes = range(x.ndim) if node["axes"] is None else axes_of("CenterCropPad", tuple(node["axes"]), x)

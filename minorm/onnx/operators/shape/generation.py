@@ -68,7 +68,7 @@ def read_range(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 @reads("EyeLike", since=9, fixed=EVERY)
 def read_eye_like(node: Node) -> Callable[[Tensor], Tensor]:
-    """Make ones on a diagonal and 0 elsewhere, in the shape of a matrix."""
+    """Make a tensor in the shape of a matrix, with ones on a diagonal and zeros elsewhere."""
     dtype = None if node["dtype"] is None else element_type(node["dtype"], "dtype")
 
     def eye(x: Tensor) -> Tensor:

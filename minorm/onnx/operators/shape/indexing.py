@@ -24,7 +24,7 @@ Ints = Sequence[int]
 
 
 def _axis_by_axis(index: Any, ndim: int) -> list[Any]:
-    """Expand `...` in an index to full slices, so that each axis of x has one entry (a None entry takes no axis)."""
+    """Expand `...` in an index to full slices, so that each axis of x has one entry besides entries None."""
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [np.asarray(part) if isinstance(part, list) else part for part in parts]
     used = sum(part is not None and part is not Ellipsis for part in parts)
@@ -74,7 +74,7 @@ def write_unbind(g: Graph, x: Value, axis: int) -> tuple[Value, ...]:
 
 
 def _taken(length: Length, start: Length, end: Length, step: int) -> Length:
-    """Return the number of elements that a slice takes from an axis: an int, or a Size over the runs."""
+    """Return the number of elements that a slice takes from an axis: an int, or a Size if runs differ."""
     count = next((len(n.values) for n in (length, start, end) if isinstance(n, Size)), 1)
     runs = [[n.values[r] if isinstance(n, Size) else n for n in (length, start, end)] for r in range(count)]
     # An end of INT_MIN going backwards means "to the first element", which Python writes as None.
@@ -121,7 +121,7 @@ def _gather(g: Graph, x: Value, where: Value, axis: int) -> Value:
 
 @writes(MatrixDiagonal, "Gather", since=1)
 def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
-    """Flatten the matrices and gather the elements that are one row and one column apart."""
+    """Flatten the matrices and gather the elements of the diagonal."""
     *stack, rows, columns = x.known_shape
     if isinstance(rows, Size) or isinstance(columns, Size):
         raise RuleNotApplicable("the length of the diagonal follows a free axis")

@@ -1,4 +1,4 @@
-"""Convert Gather, Scatter and OneHot (from version 11 on, indices may count from the end), and TopK."""
+"""Convert Gather, Scatter and OneHot, whose indices may count from the end from version 11 on, and TopK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _length(d: NodeRewriter, axis: int) -> str:
 
 
 def _positive(d: NodeRewriter, axis: int) -> None:
-    """Make the indices positive; if the file does not fix them, write nodes that add the length to negative ones."""
+    """Make the indices positive; if the file does not fix them, write nodes that add the length of the axis."""
     indices = d.array(1)
     name = d.input(1)
     if indices is not None and (indices >= 0).all():
@@ -77,7 +77,10 @@ converts("ScatterND", 18, 16)(_less_reductions)
 
 @converts("OneHot", 9, 11)
 def one_hot_11(d: NodeRewriter) -> None:
-    """Replace negative indices, which were out of range before 11, by the depth, which is still out of range."""
+    """Replace negative indices by the depth.
+
+    Before 11, negative indices are out of range. From 11 on, they count from the end, but the depth is out of range.
+    """
     _one_hot(d, lambda depth, negative, indices: d.emit("Where", negative, depth, indices))
 
 

@@ -44,9 +44,10 @@ def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value:
 
 @writes(F.pad, "Pad", since=2)
 def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value: float | None) -> Value:
-    """Write padding with copied elements if a padded axis is free; if all have fixed lengths, a Gather is used.
+    """Write padding with copied elements if a padded axis is free; otherwise, another rule writes a Gather.
 
-    Negative numbers cut elements off. In mode wrap this happens before the copies are made, in other modes after.
+    Negative numbers cut elements off. Mode wrap cuts before it copies elements. The other modes cut after they copy
+    elements.
     """
     if mode not in COPIES:
         raise RuleNotApplicable(f"mode {mode} pads with a value")
@@ -79,7 +80,7 @@ def copies(g: Graph, x: Value, widths: Pairs, mode: str) -> Value:
 
 
 def _wrapped(g: Graph, x: Value, widths: Pairs) -> Value:
-    """Write mode wrap; before version 19, which added it, concatenate x's end, x and x's beginning."""
+    """Write mode wrap; version 19 added this mode, so before 19, concatenate the end of x, x and its beginning."""
     if g.has("Pad", 19):
         return copies(g, x, widths, "wrap")
     for axis, (low, high) in enumerate(widths):
@@ -118,7 +119,7 @@ def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: floa
 
 
 def ahead(g: Graph, x: Value, padding: Sequence[tuple[Length, Length]], value: float) -> tuple[Value, Pairs]:
-    """Return x and the padding of its windows; if the padding depends on a free axis, write it now, as a Pad of x."""
+    """Return x and the padding of its windows; padding that depends on a free axis is written as a Pad of x."""
     if not any(isinstance(n, Size) for pair in padding for n in pair):
         return x, [(int(low), int(high)) for low, high in padding]
     return pad(g, x, [(0, 0), (0, 0), *padding], value), [(0, 0)] * len(padding)
@@ -149,7 +150,7 @@ def _mode(node: Node) -> str:
 
 
 def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], mode: str, value: float) -> Tensor:
-    """Pad x before each of `axes` by the first half of `amounts`, after it by the second half; negative numbers cut."""
+    """Pad x by `amounts`, first all beginnings of `axes`, then all ends; negative numbers cut."""
     if len(amounts) != 2 * len(axes):
         raise ValueError(f"pads is {list(amounts)}; expected a number before and one after each of {len(axes)} axes")
     widths = [(0, 0)] * x.ndim

@@ -1,9 +1,9 @@
-"""Read and write Resize and Upsample, axis by axis, as a matrix product (linear, cubic) or by picking elements
-(nearest).
+"""Read and write Resize and Upsample: along each axis, by a matrix product (linear, cubic) or by a selection of
+elements (nearest).
 
-Element i of the result is computed at a coordinate x of the input (`coordinates`). It is a sum of the elements j near
-x, each with weight kernel(j - x). The weights form a matrix of `resized` by `length`, whose rows add up to one.
-Elements beyond the ends equal the elements at the ends; with exclude_outside they are left out.
+Element i of the result is computed at a coordinate x of the input (`coordinates`). The element is a sum of the input
+elements j near x with the weights kernel(j - x). All weights form a matrix of shape (`resized`, `length`), whose rows
+add up to one. Elements beyond the ends equal the elements at the ends; exclude_outside leaves out these elements.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ COORDINATES = (
 
 
 def _up(x: Any) -> Any:
-    """Round up; version 10 leaves rounding open, but its node test and onnxruntime round up if an axis shrinks."""
+    """Round up, for version 10.
+
+    The text of version 10 does not define the rounding, but its node test and onnxruntime round up if an axis shrinks.
+    """
     return np.ceil(x)
 
 
@@ -51,7 +54,7 @@ def scaled(n: int, scale: float | np.floating[Any]) -> int:
 
 
 class Sampling:
-    """Resamples an axis as the attributes of a node say."""
+    """Resamples an axis with the options that the attributes of a node give."""
 
     def __init__(self, node: Node) -> None:
         resize = node.operator == "Resize" and node.since >= 11
@@ -82,7 +85,7 @@ class Sampling:
         self.kept = functools.lru_cache(maxsize=16)(self.weights)
 
     def resize(self, x: Tensor, scales: Sequence[float], sizes: Sequence[int] | None, roi: Sequence[float]) -> Tensor:
-        """Resize each of `axes` of x to its length in `sizes`, or else to its `scaled` length."""
+        """Resize the axes of x to the lengths in `sizes`, or, if `sizes` is None, to the `scaled` lengths."""
         axes = tuple(range(x.ndim)) if self.axes is None else axes_of("resize", tuple(self.axes), x)
         if len(sizes or scales) != len(axes) or (self.kind == "tf_crop_and_resize" and len(roi) != 2 * len(axes)):
             raise ValueError(f"scales, sizes or roi has a wrong length; expected a number for each of axes {axes}")
@@ -149,7 +152,7 @@ def _weights(
     region: tuple[float, float],
     dtype: Any,
 ) -> Any:
-    """Return the weight of each of n elements in each of m results, (n, m)."""
+    """Return a matrix of shape (n, m): the weights of n elements in m results."""
     rows = matrix(mode, places(n, m, scale, *region), n, scale, a, antialias, exclude_outside)
     return np.ascontiguousarray(rows.T.astype(dtype))
 
@@ -201,7 +204,7 @@ def read_upsample_7(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 def _fitting(n: Length, m: Length, scale: float) -> float:
-    """Return the scale, or the nearest float32 with which runtimes make m elements from n.
+    """Return the float32 nearest to `scale` with which runtimes compute m elements from n.
 
     For example, 2.3 times 50 rounds to 114 here, and to 115 in runtimes. For a free axis, no float32 is right for all
     lengths.

@@ -1,8 +1,8 @@
 """Convert Upsample and Resize to other versions.
 
-The scales are an attribute in version 7, and an input from 9 on. From 10 on the operator is called Resize; version 11
-adds coordinate modes and sizes, and version 18 axes. Before 11 a coordinate is i / scale; `nearest` rounds up along an
-axis that shrinks, and down along other axes.
+The scales are an attribute in version 7, and an input from 9 on. From 10 on, the operator is called Resize. Version 11
+adds coordinate modes and sizes, and version 18 adds axes. Before 11, a coordinate is i / scale, and `nearest` rounds up
+along an axis that shrinks and down along other axes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def upsample(d: NodeRewriter) -> None:
 
 @converts("Resize", 10, 11)
 def resize_11(d: NodeRewriter) -> None:
-    """Choose one rounding for all axes; before 11, `nearest` rounded up only along axes that shrink."""
+    """Choose one rounding for all axes, although `nearest` before 11 rounds up only along axes that shrink."""
     d.set("coordinate_transformation_mode", "asymmetric")
     if d.get("mode", "nearest") == "nearest":
         scales = d.array(1)
@@ -84,7 +84,7 @@ def resize_before_11(d: NodeRewriter) -> None:
 
 
 def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
-    """If the lengths are fixed, write a matrix product along each axis, or pick elements."""
+    """For fixed lengths, write a matrix product along each axis, or (nearest) a selection of elements."""
     x, elem = d.input(0), d.elem(d.input(0))
     before, after = d.shape(x), d.kind(d.output(0)).shape
     scales = d.array(2)
@@ -129,7 +129,7 @@ def _product(d: NodeRewriter, x: str, axis: int, weights: str) -> str:
 
 @converts("Resize", 11, 13)
 def resize_13(d: NodeRewriter) -> None:
-    """Remove empty tensors, which stood for absent inputs."""
+    """Remove empty tensors, which stand for absent inputs before 13."""
     for place in (2, 1):
         array = d.array(place)
         if array is not None and not array.size:
@@ -151,7 +151,7 @@ def resize_wants_all(d: NodeRewriter) -> None:
 
 @converts("Resize", 18, 13)
 def resize_every_axis(d: NodeRewriter) -> None:
-    """Add the axes that the node does not name; these keep their length."""
+    """Add the axes that the node does not name, with a scale or length that leaves them unchanged."""
     if d.take("antialias", 0):
         raise RuleNotApplicable("before opset 18 there is no antialias")
     if d.take("keep_aspect_ratio_policy", "stretch") != "stretch":

@@ -1,6 +1,6 @@
 """Read and write GridSample and AffineGrid.
 
-Version 20 of GridSample adds volumes, and has the names "linear" and "cubic" instead of "bilinear" and "bicubic".
+Version 20 of GridSample adds volumes, and renames "bilinear" and "bicubic" to "linear" and "cubic".
 """
 
 from __future__ import annotations

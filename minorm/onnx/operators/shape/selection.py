@@ -143,7 +143,7 @@ def read_cumsum(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 @lowers(CumSum)
 def lower_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
-    """Multiply by a triangular matrix of ones that has the axis's length; integers are computed in float64."""
+    """Multiply by a triangular matrix of ones along the axis; integers are computed in float64."""
     n = x.known_shape[axis]
     if isinstance(n, Size) or n > 4096:
         raise RuleNotApplicable(

@@ -1,4 +1,4 @@
-"""Read ReverseSequence and TensorScatter; in both, each sample of a batch has a separate length or place."""
+"""Read ReverseSequence and TensorScatter, in which each sample of a batch has its own length or start index."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_reverse(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
 @reads("TensorScatter", since=24, fixed=(2,))
 def read_tensor_scatter(node: Node) -> Callable[..., Tensor]:
-    """Write each sample's update into a cache, beginning at the sample's place; "circular" continues at the front."""
+    """Write the update of each sample into a cache from its start index on; mode "circular" goes on at the front."""
     circular, axis = node["mode"] == "circular", node["axis"]
     if node["mode"] not in ("linear", "circular"):
         raise ValueError(f"mode is {node['mode']!r}; expected linear or circular")

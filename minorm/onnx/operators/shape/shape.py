@@ -24,7 +24,7 @@ INT_MAX, INT_MIN = 2**63 - 1, -(2**63)  # "to the end" in Slice, forwards and ba
 
 
 def reshape(g: Graph, x: Value, shape: Shape) -> Value:
-    """Write x in another shape; a free length becomes 0 (as in x) or -1 (the rest) if this is enough."""
+    """Write x in another shape; free lengths become 0 (as in x) or -1 (the rest), if one -1 is enough."""
     if 0 in shape:  # an empty axis; in a target, 0 means "as in x" unless allowzero says otherwise
         if not g.has("Reshape", 14):
             raise RuleNotApplicable("Reshape gives empty shapes (allowzero) from opset 14 on")
@@ -58,9 +58,10 @@ def write_reshape(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def reshaped(x: Tensor, shape: Sequence[int], allowzero: bool = False) -> Tensor:
-    """Reshape x; in the shape, 0 means "as in x" unless allowzero, and -1 means "the rest".
+    """Reshape x; a 0 in the shape means "as in x" if allowzero is False, and -1 means "the rest".
 
-    Raise ValueError for a 0 where x has no axis, and with allowzero for a 0 beside -1, because -1 could be any length.
+    Raise ValueError for a 0 at an index where x has no axis. With allowzero, raise ValueError for a shape with 0 and
+    -1, because -1 could then be any length.
     """
     if allowzero:
         if 0 in shape and -1 in shape:
@@ -94,7 +95,7 @@ def write_permute(g: Graph, x: Value, order: tuple[int, ...]) -> Value:
 
 
 def expand(g: Graph, x: Value, shape: Shape) -> Value:
-    """Write x broadcast to `shape`; before opset 8, which has no Expand, repeat its axes of length 1."""
+    """Write x broadcast to `shape`; before opset 8, which added Expand, write a Tile of the axes of length 1."""
     shape = tuple(shape)
     if x.shape == shape:
         return x
@@ -107,7 +108,7 @@ def expand(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def full(g: Graph, number: float, shape: Shape, dtype: Any) -> Value:
-    """Write `number` repeated to `shape`, as a constant if the shape is fixed."""
+    """Write a tensor of `shape` that is filled with `number`; it is a constant if the shape is fixed."""
     if any(isinstance(n, Size) for n in shape):
         return expand(g, g.constant(number, dtype), shape)
     return g.constant(np.full([int(n) for n in shape], number, dtype))
@@ -278,7 +279,7 @@ def squeeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
 
 
 def unsqueeze(g: Graph, x: Value, axes: Sequence[int]) -> Value:
-    """Write x with axes of length 1 at these places of the result (from version 13 on, the axes are an input)."""
+    """Write x with axes of length 1 at these indices of the result (from version 13 on, the axes are an input)."""
     rest = iter(x.known_shape)
     shape = tuple(1 if i in axes else next(rest) for i in range(x.ndim + len(axes)))
     if not axes:
