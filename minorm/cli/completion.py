@@ -55,7 +55,7 @@ def _words(parser: Any) -> str:
 
 
 def _found(parsers: Mapping[str, Any]) -> list[str]:
-    """Return lines for bash and zsh that set `found` to the words that may stand at `place` in place of `word`."""
+    """Return lines for bash and zsh that set `found` to the words that may complete `word` at the position `place`."""
     choices = [
         f'*:{name}:{option}) found="{words}" ;;'
         for name, parser in parsers.items()

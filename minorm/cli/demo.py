@@ -1,6 +1,6 @@
 """`minorm demo` works with real images: it trains, saves, exports, verifies in onnxruntime and draws a picture.
 
-Every claim is a Check; the command's exit code is 0 only if all of them hold.
+Every claim is a Check. The command's exit code is 0 only if all claims hold.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class Trained:
 
 @dataclass(frozen=True)
 class Check:
-    """A claim: the value found, the value wanted, and whether the claim holds; `detail` is printed below the table."""
+    """A claim about a value: what was found, what was wanted, and whether the claim holds.
+
+    `detail` is printed below the table.
+    """
 
     name: str
     found: str

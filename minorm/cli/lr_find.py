@@ -108,7 +108,7 @@ def _check_out(path: str | None) -> None:
 
 
 def _write(found: optim.RangeTest, path: str) -> None:
-    """Write the picture and a .csv file beside it; for a .csv path write only the numbers."""
+    """Write the picture, and the numbers as a .csv file beside it; if the path ends in .csv, write only the numbers."""
     if not path.lower().endswith(NUMBERS):
         output_files.write_picture("lr-find", found.plot(), path)
         output.note(f"minorm lr-find: wrote {path}")

@@ -34,7 +34,7 @@ def ahead(
     turn     a thread enters `with turn()` before it asks for a task, and leaves it after the task
 
     An exception in a task is raised at the task's place in the order and ends the iteration. Closing this generator
-    ends it too, without waiting for running tasks. RuntimeError if the system refuses to start so many threads.
+    ends it too, without waiting for running tasks. Raises RuntimeError if the system refuses to start so many threads.
 
     Ctrl-C may come at any line, even while this generator ends. So the threads hold `over` by a weak reference: when
     the generator is gone, `over` is gone, and the threads end.

@@ -25,7 +25,7 @@ def load_cifar10(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of CIFAR-10 from data_batch_1.bin to data_batch_5.bin and test_batch.bin in `folder`.
 
     The files may also be in `folder`/cifar-10-batches-bin. Images are read as float32 from 0 to 1, N x 3 x 32 x 32;
-    labels are int64. ValueError if a file is not a whole number of images or has labels other than 0 to 9.
+    labels are int64. Raises ValueError if a file is not a whole number of images or has labels other than 0 to 9.
     """
     found = _find(os.fsdecode(folder))
     train = [_read(os.path.join(found, name)) for name in TRAIN]

@@ -28,9 +28,9 @@ TEXT, PARTS = (str, bytes), (tuple, list)
 def default_collate(samples: Sequence[Any]) -> Any:
     """batch[...][n] = samples[n][...]: one batch of Tensors from a list of samples.
 
-    Arrays, Tensors and numbers are stacked along a new first axis; texts and bytes become a list. ValueError if shapes,
-    lengths or keys differ between samples. TypeError if types differ, or if a value is any other object. Both errors
-    name the place in the sample.
+    Arrays, Tensors and numbers are stacked along a new first axis; texts and bytes become a list. Raises ValueError if
+    shapes, lengths or keys differ between samples. Raises TypeError if types differ, or if a value is any other object.
+    Both errors name the place in the sample.
 
     Example:
         >>> mn.data.default_collate([{"image": 1.0, "name": "cat"}, {"image": 2.0, "name": "dog"}])

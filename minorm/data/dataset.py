@@ -74,7 +74,7 @@ class IterableDataset(Dataset[SampleT_co]):
 class ArrayDataset(Dataset[tuple[Any, ...]]):
     """dataset[i] = (arrays[0][i], arrays[1][i], ...): sample i of arrays of the same length.
 
-    `i` may be a slice: `images, labels = dataset[:]`. ValueError for arrays of different lengths.
+    `i` may be a slice: `images, labels = dataset[:]`. Raises ValueError for arrays of different lengths.
 
     Example:
         >>> dataset = mn.data.ArrayDataset(mn.zeros(10, 1, 8, 8), mn.arange(10))
@@ -132,7 +132,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 class TensorDataset(ArrayDataset):
     """dataset[i] = (tensors[0][i], tensors[1][i], ...): sample i of Tensors of the same length.
 
-    ValueError for Tensors of different lengths.
+    Raises ValueError for Tensors of different lengths.
 
     Example:
         >>> mn.data.TensorDataset(mn.zeros(10, 2), mn.arange(10))[3]
@@ -162,7 +162,7 @@ class TensorDataset(ArrayDataset):
 class ConcatDataset(Dataset[Any]):
     """Several datasets, one after another, as one dataset.
 
-    ValueError for an empty list.
+    Raises ValueError for an empty list.
 
     Example:
         >>> dataset = mn.data.ConcatDataset([[10, 11], [20, 21]])
@@ -203,7 +203,7 @@ class Subset(Dataset[Any]):
 
     `classes` and `class_to_idx` are those of the dataset, if it has them.
 
-    IndexError for indices that the dataset lacks.
+    Raises IndexError for indices that the dataset lacks.
 
     Example:
         >>> subset = mn.data.Subset([10, 11, 12], indices=[2, 0])
@@ -261,7 +261,7 @@ def random_split(
 ) -> Any:
     """Return Subsets of these lengths, drawn at random; or two, with a random `fraction` of the samples and the rest.
 
-    ValueError for lengths that do not add up.
+    Raises ValueError for lengths that do not add up.
 
     Example:
         >>> train, test = mn.data.random_split(list(range(10)), fraction=0.8, seed=0)
@@ -323,7 +323,7 @@ def _reads_batches(dataset: Any) -> bool:
 
 
 def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
-    """Return the arrays; ValueError unless there is at least one array and all have the same first axis."""
+    """Return the arrays; raise ValueError unless there is at least one array and all have the same first axis."""
     given = list(arrays)
     for number, array in enumerate(given):
         if isinstance(array, Tensor) and array.is_cuda:
@@ -338,5 +338,5 @@ def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
 
 
 def _native(array: Array) -> Array:
-    """Return the array in the machine's byte order; TypeError if no Tensor can hold it."""
+    """Return the array in the machine's byte order; raise TypeError if no Tensor can hold it."""
     return array.astype(dtypes.check(array.dtype), copy=False)

@@ -20,7 +20,7 @@ FOLDS = {
 def k_fold(dataset: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]:
     """Return k pairs (train, validation) of indices, drawn at random; each index is in exactly one validation part.
 
-    The parts differ in size by at most one. ValueError for fewer samples than folds.
+    The parts differ in size by at most one. Raises ValueError for fewer samples than folds.
 
     Example:
         >>> folds = mn.data.k_fold(10, k=3)

@@ -42,7 +42,7 @@ EACH_FILE = "what the array of each file may take; None allows 1 GiB"
 def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
     """Read the array in an IDX file, plain or gzipped.
 
-    ValueError if the file is not exactly what its header says.
+    Raises ValueError if the file is not exactly what its header says.
 
     Example:
         >>> import tempfile
@@ -95,7 +95,7 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
 
 
 def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[bytes]:
-    """Yield the next `count` bytes; ValueError unless the file ends after them."""
+    """Yield the next `count` bytes; raise ValueError unless the file ends after them."""
     left = count
     while left:
         piece = file.read(min(PIECE, left))

@@ -71,7 +71,7 @@ class DataLoader(Checked):
     """A dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
 
     Samples are collated: arrays and numbers are stacked to Tensors; dicts, tuples and lists of them become dicts,
-    tuples and lists of Tensors. ValueError for arguments that contradict each other.
+    tuples and lists of Tensors. Raises ValueError for arguments that contradict each other.
 
     `state_dict()` gives the current place in the epoch. A batch counts as soon as the loader yields it, so take the
     state between a training step and the next batch. After `load_state_dict` the next `iter` resumes there; your own
@@ -167,7 +167,7 @@ class DataLoader(Checked):
         self.__dict__.update(now, shard=shard, _seeded=seed is not None)
 
     def __len__(self) -> int:
-        """Return the number of batches per epoch; TypeError if a sampler has no length.
+        """Return the number of batches per epoch; raise TypeError if a sampler has no length.
 
         If batch_size is None, it is the number of samples.
         """

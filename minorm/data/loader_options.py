@@ -63,7 +63,7 @@ def check_seed(seed: Any, generator: Any, shard: tuple[int, int], draws: str) ->
 
 
 def check_shard(shard: Any) -> tuple[int, int]:
-    """Return (rank, size) as ints; ValueError for anything else."""
+    """Return (rank, size) as ints; raise ValueError for anything else."""
     whole = isinstance(shard, (tuple, list)) and all(isinstance(n, (int, np.integer)) for n in shard)
     if not whole or len(shard) != 2 or not 0 <= shard[0] < shard[1]:
         raise ValueError(f"DataLoader: shard={shard!r}; expected (rank, size) with 0 <= rank < size")

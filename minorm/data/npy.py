@@ -43,7 +43,7 @@ def names(archive: Archive) -> list[str]:
 
 
 def described(archive: Archive, name: str) -> Stored:
-    """Read the array's header; ValueError unless the entry has exactly as many bytes as the header says."""
+    """Read the array's header; raise ValueError unless the entry has exactly as many bytes as the header says."""
     entry = name + ENDING
     try:
         head = io.BytesIO(_beginning(archive, entry))

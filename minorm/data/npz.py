@@ -38,8 +38,8 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
     """Read (train, test) of your own arrays; samples are (image, label), float32 C x H x W and int64.
 
     Images are N x H x W, N x H x W x C or N x C x H x W with 1 or 3 channels. uint8 and uint16 become numbers from 0 to
-    1, floats stay as they are. ValueError, which names the file and the array, if an array is missing or has another
-    shape or type, or if a test label is above all training labels.
+    1, floats stay as they are. Raises ValueError, which names the file and the array, if an array is missing or has
+    another shape or type, or if a test label is above all training labels.
 
     Example:
         >>> import tempfile
@@ -80,7 +80,7 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
 
 
 def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array]:
-    """Read all arrays of an .npz file by name, unchanged; ValueError, which names the file, for a damaged one."""
+    """Read all arrays of an .npz file by name, unchanged; raise ValueError, which names the file, for a damaged one."""
     name = os.fsdecode(path)
     with regular(path, "load") as file:
         try:
@@ -104,7 +104,7 @@ def _bytes_in_memory(stored: Stored) -> int:
 
 
 def _archive(file: Any) -> Archive:
-    """Return the file's entries; ValueError if one of the four arrays is missing."""
+    """Return the file's entries; raise ValueError if one of the four arrays is missing."""
     start = file.read(len(npy.MAGIC))
     if start == npy.MAGIC:
         raise ValueError("it holds one array")

@@ -40,7 +40,7 @@ class Order:
         self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
 
     def __len__(self) -> int:
-        """Return the number of batches per epoch; TypeError if the sampler or dataset has no length."""
+        """Return the number of batches per epoch; raise TypeError if the sampler or dataset has no length."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
         count = len(self.dataset if self.given is None else self.given)  # type: ignore[arg-type]

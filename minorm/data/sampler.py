@@ -119,8 +119,8 @@ class SubsetRandomSampler(Sampler):
 class WeightedRandomSampler(Sampler):
     """Yields num_samples draws of 0 to len(weights) - 1, each with probability weights[i] / sum(weights).
 
-    With weights 1 / (count of the sample's class) rare classes come as often as frequent ones. ValueError for negative
-    weights, and for more draws without replacement than there are weights above 0.
+    With weights 1 / (count of the sample's class) rare classes come as often as frequent ones. Raises ValueError for
+    negative weights, and for more draws without replacement than there are weights above 0.
 
     Example:
         >>> list(mn.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))

@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
     """Return the splits of a folder; `classes` are the classes of an existing model, or None.
 
-    ValueError if two folders are the same split, or if there are splits without train beside classes.
+    Raises ValueError if two folders are the same split, or if there are splits without train beside classes.
     """
     names = [entry.name for entry in folder_entries(root) if is_class(entry)]
     named = [name for name in names if name.lower() in PARTS]
@@ -121,8 +121,8 @@ def load_folder(
     The validation images are in the folder val/, valid/ or validation/. If there is no such folder, they are a fifth of
     each class of train/, or of the whole folder if there is no train/. A folder test/ beside them is not read.
 
-    Both are Subsets, whose `.dataset` is an ImageFolder. ValueError if there are fewer than two classes, if val/ has a
-    class that train/ lacks, if a split has two folders, or if there are splits without train/.
+    Both are Subsets, whose `.dataset` is an ImageFolder. Raises ValueError if there are fewer than two classes, if val/
+    has a class that train/ lacks, if a split has two folders, or if there are splits without train/.
 
     Example:
         >>> import os, tempfile
@@ -172,7 +172,7 @@ def load_part(
 ) -> Subset:
     """Read the split `part`, such as "test", of a folder of pictures; "all" reads the pictures of all splits.
 
-    ValueError if there is no such split.
+    Raises ValueError if there is no such split.
     """
     given = os.fsdecode(root)
     found = layout(given, classes)

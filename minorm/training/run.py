@@ -67,7 +67,7 @@ from minorm.training.steps.score import Score
 class Run:
     """A new training run; `Run.resume` continues an old one and gives the same bits as an uninterrupted run.
 
-    ValueError if group and settings differ in the number of ranks, or if no weight of `init` fits the model.
+    Raises ValueError if group and settings differ in the number of ranks, or if no weight of `init` fits the model.
     BlockingIOError from `fit` if another run trains in the folder at the same time.
 
     Example:
@@ -172,7 +172,7 @@ class Run:
                       rate goes on as in a run of that many epochs, and `early_stopping` counts from here
         graph         the argument `graph` of a new run
 
-        ValueError for a damaged checkpoint, and for a model, classes or images that differ. UntrustedCode, a
+        Raises ValueError for a damaged checkpoint, and for a model, classes or images that differ. UntrustedCode, a
         ValueError, if neither `model` nor `trust` allows the code that builds the model; no code has run then.
         """
         file = os.path.join(out, CHECKPOINT)
@@ -198,7 +198,7 @@ class Run:
 
     @staticmethod
     def settings_of(out: str) -> Settings:
-        """Return the settings of the run in folder `out`; ValueError if a Run did not write its checkpoint."""
+        """Return the settings of the run in folder `out`; raise ValueError if a Run did not write its checkpoint."""
         file = os.path.join(out, CHECKPOINT)
         return saved.settings(saved.read_run(file), file)
 

@@ -81,7 +81,7 @@ ALL = "all"  # for `freeze`: all epochs
 class Settings:
     """The settings of a run; the defaults train the digits in a second. `choose_settings` chooses them for your images.
 
-    ValueError, which names the setting, for a setting of another type or outside its range.
+    Raises ValueError, which names the setting, for a setting of another type or outside its range.
 
     Example:
         >>> mn.training.Settings(optimizer="adam").lr

@@ -11,7 +11,7 @@ from minorm.training.settings import MODEL_FOR
 
 
 class DataSets(list[str]):
-    """The names of data sets; a path is accepted too: a text with a slash, or a file or folder that exists."""
+    """The accepted names of data sets. Paths that have a slash or exist are accepted too."""
 
     def __contains__(self, given: object) -> bool:
         is_path = isinstance(given, str) and (os.sep in given or "/" in given or os.path.exists(given))

@@ -46,7 +46,10 @@ def declare(grade: argparse.ArgumentParser) -> None:
 
 
 def class_of(args: argparse.Namespace) -> grading.Class:
-    """Return how the class is graded; UsageError if options do not fit, OSError if the roster cannot be read."""
+    """Return how the class is graded.
+
+    Raises UsageError if options contradict each other, and OSError if the roster cannot be read.
+    """
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: expected at least 1")
     _require(args, "roster", "FILE", "moodle", "canvas", "roster_key")

@@ -1,4 +1,4 @@
-"""Reads the images for `minorm quantize`: a data set, or a folder of pictures, with labels if folders are classes."""
+"""Reads a data set or a folder of pictures for `minorm quantize`. Pictures have labels if the folders are classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCH = 32
 
 @dataclass
 class Images:
-    """Batches of images in the form that the model takes; `labels` is None if they are unknown."""
+    """Batches of images in the form that the model takes; `labels` is None if the images have no known labels."""
 
     batches: list[Tensor]
     labels: Any = None
@@ -33,7 +33,7 @@ class Images:
         return "accuracy" if self.labels is not None else "agreement"
 
     def score(self, outputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
-        """Return the share of images with the right class, or, without labels, with the float model's class."""
+        """Return the share of images that get the right class or, if labels are unknown, the float model's class."""
         found = classes(outputs)
         return float((found == (classes(wanted) if self.labels is None else self.labels)).mean())
 
@@ -44,7 +44,7 @@ def classes(outputs: Sequence[Tensor]) -> Any:
 
 
 def read(source: Source, args: argparse.Namespace) -> Images:
-    """Read the images that the options name; ValueError if no picture can be read."""
+    """Read the images that the options name; raise ValueError if no picture can be read."""
     if args.calibrate is not None and not args.calibrate.endswith(".npz"):
         return _pictures(source, args)
     if args.calibrate is not None:

@@ -1,4 +1,4 @@
-"""Writes to the terminal through rich: its colours and cursor movements pass, but escape sequences in texts do not."""
+"""Writes to the terminal through rich. Escape sequences that rich makes are kept; those in texts are escaped."""
 
 from __future__ import annotations
 

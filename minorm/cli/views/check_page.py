@@ -1,7 +1,7 @@
 """`minorm check --html` writes one page that shows a model and loads nothing else.
 
-The page draws the graph as blocks, one for each module that the nodes' names mention; below are a drawing of each block
-and a table of all layers. All text from the file is escaped, and the page allows no script.
+The page draws the graph as blocks, one for each module that the nodes' names mention. Below this drawing, the page has
+a drawing of each block and a table of all layers. All text from the file is escaped, and the page allows no script.
 """
 
 from __future__ import annotations

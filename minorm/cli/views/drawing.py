@@ -1,4 +1,4 @@
-"""Draws a graph as SVG: boxes with two lines of text and a bar for their cost, connected by lines that go down."""
+"""Draws a graph as SVG. Each box has two lines of text and a bar for its cost, and all edges lead down."""
 
 from __future__ import annotations
 

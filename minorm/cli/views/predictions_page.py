@@ -1,6 +1,6 @@
 """`minorm predict --html` writes thumbnails with label and probability; the least certain predictions come first.
 
-The page has only the MAX_PICTURES least certain ones, so that it does not grow with the folder.
+The page shows only the MAX_PICTURES least certain predictions, so its size does not grow with the folder.
 """
 
 from __future__ import annotations

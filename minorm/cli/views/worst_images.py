@@ -1,6 +1,6 @@
-"""Writes the report's section on the images with the largest losses: each beside its Grad-CAM.
+"""Writes the report's section on the images with the largest losses. Each image is shown beside its Grad-CAM.
 
-The Grad-CAM is the image in grey; the more orange a place is, the more it speaks for the predicted class.
+The Grad-CAM is shown as the image in grey; the more orange an area is, the more it counts for the predicted class.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]
 
 
 def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) -> tuple[Sequence[Any], str]:
-    """Return each image's Grad-CAM for its class and ""; if it cannot be computed, None for each and the reason."""
+    """Return (the Grad-CAM of each image for its class, "").
+
+    If they cannot be computed, return (a list with None for each image, the reason).
+    """
     found: list[Any] = []
     try:
         for images, _ in DataLoader(Subset(loader.dataset, indices), TOGETHER, transform=loader.transform):

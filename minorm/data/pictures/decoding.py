@@ -47,8 +47,8 @@ def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: i
     """Read the picture as uint8, channels x size x size; in its own size if `size` is None.
 
     EXIF's rotation is applied, transparent pixels become white, 16 bits become 8, CMYK becomes RGB. Only the first
-    frame of a GIF and the first page of a TIFF are read. BrokenImage (a ValueError) if the file is truncated, has more
-    pixels than `max_bytes` allows, or is of another format. OSError if it cannot be read.
+    frame of a GIF and the first page of a TIFF are read. Raises BrokenImage (a ValueError) if the file is truncated,
+    has more pixels than `max_bytes` allows, or is of another format. Raises OSError if it cannot be read.
 
     Example:
         >>> import tempfile

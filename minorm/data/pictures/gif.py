@@ -15,7 +15,7 @@ _HAS_PALETTE, _TRANSPARENT = 0x80, 1
 
 
 def read(contents: bytes) -> Picture:
-    """Read the file's header; ValueError if there is no frame, IndexError if the file breaks off."""
+    """Read the file's header; raise ValueError if there is no frame, and IndexError if the file breaks off."""
     width, height, flags = struct.unpack_from("<HHB", contents, 6)
     at = 13 + _palette(flags)
     colours, control = contents[13:at], b""

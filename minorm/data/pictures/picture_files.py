@@ -35,7 +35,7 @@ class OtherFormatError(ValueError):
 
 
 def look(contents: bytes) -> Picture:
-    """Read the file's header; ValueError if it breaks off, OtherFormatError if it is of another format."""
+    """Read the file's header; raise ValueError if it breaks off, and OtherFormatError if it is of another format."""
     tiffs = dict.fromkeys((*tiff.STARTS, *tiff.BIG), tiff.read)
     readers = {PNG: _png, SOI: _jpeg, b"RIFF": _webp, gif.START: gif.read, bmp.START: bmp.read, **tiffs}
     read = next((reader for start, reader in readers.items() if contents.startswith(start)), None)
@@ -195,7 +195,7 @@ class _Rows:
         self.rest = b""
 
     def take(self, count: int) -> bytes:
-        """Return exactly the next `count` bytes; ValueError if there are fewer."""
+        """Return exactly the next `count` bytes; raise ValueError if there are fewer."""
         parts = [self.rest]
         held = len(self.rest)
         while held < count:

@@ -30,7 +30,7 @@ def whole(name: str, argument: str, value: Any, least: int) -> int:
 
 
 def check_probability(name: str, p: Any) -> float:
-    """Return p as a float; ValueError unless it is from 0 to 1."""
+    """Return p as a float; raise ValueError unless it is from 0 to 1."""
     return share(name, "p", p, "a probability")
 
 
@@ -120,7 +120,7 @@ def check_fits(name: str, argument: str, values: Any, images: Array) -> None:
 
 
 def functions(name: str, value: Any) -> list[Any]:
-    """Return transforms as a list; TypeError for anything but functions of images."""
+    """Return transforms as a list; raise TypeError for anything but functions of images."""
     if not isinstance(value, Sequence) and not hasattr(value, "__iter__"):
         raise TypeError(f"{name}: transforms is {type(value).__name__}; expected a list of functions of images")
     found = list(value)

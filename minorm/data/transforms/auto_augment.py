@@ -92,8 +92,8 @@ class AutoAugment(ImageTransform):
 class RandAugment(AutoAugment):
     """Applies `num_ops` of fourteen changes to each image, all with the same strength: shears, turns, tones and more.
 
-    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. TypeError for integers, ValueError
-    for a magnitude that is not among the bins. The operations and their ranges are torchvision's.
+    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. Raises TypeError for integers,
+    ValueError for a magnitude that is not among the bins. The operations and their ranges are torchvision's.
 
     Example:
         >>> mn.data.transforms.RandAugment(num_ops=2, magnitude=9)(mn.ones(2, 3, 8, 8)).shape
@@ -134,7 +134,7 @@ class RandAugment(AutoAugment):
 class TrivialAugmentWide(AutoAugment):
     """Applies one of fourteen changes to each image, with a strength drawn from a wide range; it needs no tuning.
 
-    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. TypeError for integers. The
+    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. Raises TypeError for integers. The
     operations and their ranges are torchvision's: images of any size may move by up to 32 pixels.
 
     Example:

@@ -22,8 +22,8 @@ from minorm.tensor.tensor import Tensor
 class GaussianBlur(ImageTransform):
     """Blurs each image along both axes; the weight at distance d is exp(-d^2 / (2 sigma^2)), divided by the sum of all.
 
-    sigma is drawn for each image. Beyond the border, images are mirrored at their outermost elements. ValueError for an
-    even kernel, and for a kernel that reaches farther than the image.
+    sigma is drawn for each image. Beyond the border, images are mirrored at their outermost elements. Raises ValueError
+    for an even kernel, and for a kernel that reaches farther than the image.
 
     Example:
         >>> blur = mn.data.transforms.GaussianBlur(3, sigma=0.5)

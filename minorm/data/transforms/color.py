@@ -34,7 +34,7 @@ GREY = np.array([0.2989, 0.587, 0.114])
 class Normalize(ImageTransform):
     """y = (images - mean) / std, with one number for all channels or one for each channel.
 
-    TypeError for integers, ValueError for another number of channels.
+    Raises TypeError for integers, and ValueError for another number of channels.
 
     Example:
         >>> mn.data.transforms.Normalize(mean=0.5, std=0.25)(mn.tensor([[[0.5, 1.0]]]))
@@ -67,7 +67,7 @@ class Normalize(ImageTransform):
 class Grayscale(ImageTransform):
     """y = 0.2989 red + 0.587 green + 0.114 blue: turns colours to grey.
 
-    Integers are truncated, not rounded, as in torchvision. ValueError unless there are 1 or 3 channels.
+    Integers are truncated, not rounded, as in torchvision. Raises ValueError unless there are 1 or 3 channels.
 
     Example:
         >>> mn.data.transforms.Grayscale()(mn.ones(2, 3, 4, 4)).shape
@@ -119,7 +119,7 @@ class ColorJitter(ImageTransform):
         saturation   f * images + (1 - f) * their grey
         hue          turned by f of the circle of colours
 
-    Results are clipped to 0 to 1. Images of one channel have no saturation and no hue. TypeError for integers.
+    Results are clipped to 0 to 1. Images of one channel have no saturation and no hue. Raises TypeError for integers.
 
     Example:
         >>> mn.data.transforms.ColorJitter(brightness=(0.5, 0.5))(mn.ones(1, 1, 1, 2))
@@ -189,7 +189,7 @@ def check_colors(name: str, images: Array) -> None:
 
 
 def grey(name: str, images: Array) -> Array:
-    """Return the grey images, N x 1 x H x W; ValueError unless there are 1 or 3 channels."""
+    """Return the grey images, N x 1 x H x W; raise ValueError unless there are 1 or 3 channels."""
     check_colors(name, images)
     return _grey_of(images).astype(images.dtype, copy=False)
 

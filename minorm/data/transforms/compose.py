@@ -66,7 +66,7 @@ class Lambda(Shown):
 class RandomApply(ImageTransform):
     """Applies all transforms in turn to each image with probability p; images keep their shape.
 
-    ValueError for a transform that changes the shape.
+    Raises ValueError for a transform that changes the shape.
 
     Example:
         >>> T = mn.data.transforms

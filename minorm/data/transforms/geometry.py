@@ -102,7 +102,7 @@ class CenterCrop(ImageTransform):
 class RandomCrop(ImageTransform):
     """Crops a random window of `size` from each image, after adding `padding` on each side.
 
-    ValueError for a window that is larger than the padded image.
+    Raises ValueError for a window that is larger than the padded image.
 
     Example:
         >>> mn.data.transforms.RandomCrop(4, padding=1)(mn.ones(2, 3, 4, 4)).shape

@@ -25,7 +25,7 @@ FAR = 1e6  # pixels: a place on the horizon is NaN, and is replaced by one far o
 class RandomPerspective(ImageTransform):
     """Shows each image with probability p as if seen from the side: each corner moves inward by a random distance.
 
-    ValueError for a distortion_scale outside of 0 to 1.
+    Raises ValueError for a distortion_scale outside of 0 to 1.
 
     Example:
         >>> turn = mn.data.transforms.RandomPerspective(distortion_scale=0.6, p=1.0)

@@ -38,7 +38,7 @@ class InterpolationMode(StrEnum):
 class Resize(ImageTransform):
     """Resizes images.
 
-    ValueError for a max_size beside two sizes.
+    Raises ValueError for a max_size beside two sizes.
 
     Example:
         >>> mn.data.transforms.Resize(4)(mn.ones(2, 3, 8, 16)).shape

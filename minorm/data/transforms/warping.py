@@ -71,7 +71,7 @@ class RandomRotation(ImageTransform):
 class RandomAffine(ImageTransform):
     """Turns (clockwise), moves, scales and shears each image by random amounts.
 
-    ValueError for shares outside of 0 to 1.
+    Raises ValueError for shares outside of 0 to 1.
 
     Example:
         >>> mn.data.transforms.RandomAffine((90, 90))(mn.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -168,7 +168,7 @@ def read_at(images: Array, places: Array, interpolation: str, fill: Any) -> Arra
 
 
 def mode(name: str, interpolation: Any) -> str:
-    """Return the interpolation as a plain text; ValueError unless it is "nearest" or "bilinear"."""
+    """Return the interpolation as a plain text; raise ValueError unless it is "nearest" or "bilinear"."""
     if interpolation not in ("nearest", "bilinear"):
         raise ValueError(f"{name}: interpolation={interpolation!r}; expected 'nearest' or 'bilinear'")
     return str(getattr(interpolation, "value", interpolation))

@@ -54,8 +54,8 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
     """(settings, reasons, sets): Settings for these images, the reasons for them, and the (train, validation) datasets.
 
     For your own images (data="folder" or data="numpy") epochs and batch_size depend on the number of images. For a
-    folder image_size, hflip, crop_padding and crop_scale depend on how the pictures look. ValueError for a setting
-    outside its range.
+    folder image_size, hflip, crop_padding and crop_scale depend on how the pictures look. Raises ValueError for a
+    setting outside its range.
 
     Example:
         >>> import os, tempfile

@@ -83,7 +83,11 @@ def entry(images: Mapping[str, Any], part: str) -> Any:
 
 
 def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> str | None:
-    """Return the path of the images of the run in `file`; FileNotFoundError if `needed` and no such path exists."""
+    """Return the path of the run's images.
+
+    Raises FileNotFoundError if `needed` is True and the path does not exist. The message names `file`, the run's
+    checkpoint.
+    """
     path: str | None = (images or {}).get(PATH)
     if needed and path is not None and not os.path.exists(path):
         raise FileNotFoundError(

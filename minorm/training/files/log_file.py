@@ -52,7 +52,7 @@ def log(history: Sequence[Row]) -> str:
 def read_log(path: str) -> list[Row]:
     """[{"epoch": 1, "train_loss": ...}, ...]: the rows of a log.csv, or of the log.csv in a run's folder.
 
-    ValueError, which names the file, if the file is not a log.
+    Raises ValueError, which names the file, if the file is not a log.
     """
     name = os.path.join(path, LOG) if os.path.isdir(path) else path
     with opening.regular(name, "read_log") as file:

@@ -30,7 +30,8 @@ def code_of(
 
     agreed  the code that the user has seen and allowed: these bytes are used even if the file has changed since
 
-    UntrustedCode if the user has not allowed the code; ValueError if `model` or `agreed` is not the checkpoint's code.
+    Raises UntrustedCode if the user has not allowed the code; raise ValueError if `model` or `agreed` is not the
+    checkpoint's code.
     """
     if agreed is not None:
         check_same_code(file, facts, agreed)
@@ -85,7 +86,7 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
 
 
 def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
-    """Return settings with this number of epochs; ValueError if the run has already done as many."""
+    """Return settings with this number of epochs; raise ValueError if the run has already done as many."""
     if epochs is None:
         return settings
     further = replace(settings, epochs=epochs)

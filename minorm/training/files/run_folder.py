@@ -54,7 +54,7 @@ def weights_file(given: str) -> str:
 def locked(out: str) -> Iterator[None]:
     """Lock the folder during the block, so that no other run trains there; make the folder if it is missing.
 
-    BlockingIOError if another run has the lock. The thread that has the lock may ask for it again.
+    Raises BlockingIOError if another run has the lock. The thread that has the lock may ask for it again.
     """
     place = os.path.realpath(out)
     if place in _folders():

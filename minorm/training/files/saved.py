@@ -60,7 +60,7 @@ def settings(saved: Mapping[str, Any], path: str) -> Settings:
 
 
 def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
-    """Return the scaling of pixels and the class names; ValueError unless they fit the facts of the model."""
+    """Return the scaling of pixels and the class names; raise ValueError unless they fit the facts of the model."""
     found, facts, names = saved["preprocessing"], saved["model_facts"], [field.name for field in fields(Preprocessing)]
     if not isinstance(found, dict) or found.keys() != {*names}:
         raise ValueError(f"{path}: its preprocessing is {reprlib.repr(found)}; expected {', '.join(names)}")
@@ -87,7 +87,7 @@ def initial(saved: Mapping[str, Any]) -> Initial | None:
 
 
 def restore_part(path: str, part: str, take: Callable[[], Any]) -> None:
-    """Call take(), which gives an object its part of the checkpoint; ValueError if the part does not fit."""
+    """Call take(), which gives an object its part of the checkpoint; raise ValueError if the part does not fit."""
     try:
         take()
     except (ValueError, *ERRORS_OF_A_WRONG_STATE) as error:

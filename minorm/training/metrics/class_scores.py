@@ -182,7 +182,7 @@ def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Arra
 
 
 def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array, Array]:
-    """Return the arguments as arrays of shapes N and N x classes; ValueError if they do not fit together."""
+    """Return the arguments as arrays of shapes N and N x classes; raise ValueError if they do not fit together."""
     true, scores = _labels(operation, "y_true", y_true), _numbers(operation, "y_score", y_score)
     if scores.ndim != 2 or not scores.size:
         raise ValueError(f"{operation}: y_score.shape is {scores.shape}; expected N x classes, a score for each class")

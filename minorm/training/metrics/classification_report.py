@@ -165,7 +165,7 @@ def classification_report(
 ) -> ClassificationReport:
     """Report precision, recall, f1 and AUROC by class and on average, top-k accuracy, calibration and a guess's worth.
 
-    The report names classes that have images but are never predicted, and classes without images. ValueError if
+    The report names classes that have images but are never predicted, and classes without images. Raises ValueError if
     y_score are not probabilities, or do not fit y_true.
 
     Example:

@@ -65,7 +65,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
     anew   names of tensors that are not loaded even if they fit
     notes  further sentences for the user
 
-    ValueError if not a single parameter would be loaded; the model is then unchanged.
+    Raises ValueError if not a single parameter would be loaded; the model is then unchanged.
     """
     path = weights_file(given)
     found, own = arrays_by_name(path), model.state_dict()
@@ -86,7 +86,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
 
 
 def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
-    """Return a file's arrays by name; ValueError, which names `command`, if the file has no arrays by name."""
+    """Return a file's arrays by name; raise ValueError, which names `command`, if the file has no arrays by name."""
     if is_graph(path):
         return onnx_graph.arrays(path)
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)

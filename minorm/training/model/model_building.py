@@ -93,7 +93,7 @@ def build(
     keeps_head  whether the head of FILE.onnx stays as it is in the file
     code        the code or graph that builds the model, in place of `name`; without it no code is run
 
-    ValueError if the facts name a file and `code` is None, or if the code makes no model for such images.
+    Raises ValueError if the facts name a file and `code` is None, or if the code makes no model for such images.
     """
     if isinstance(code, Graph):
         return code.build(channels, size, classes, keeps_head)
@@ -109,7 +109,10 @@ def build(
 
 
 def checked(found: Any, path: str) -> dict[str, Any]:
-    """Return the facts `found` in the file at `path`; ValueError unless that file can hold such a model's weights."""
+    """Return the facts `found` in the file at `path`.
+
+    Raises ValueError if the facts are malformed, or if the file is too small for the weights of their model.
+    """
     if not isinstance(found, dict) or not {*FACTS} <= found.keys() <= {*FACTS, "sha256", KEEPS_HEAD}:
         said = sorted(map(str, found)) if isinstance(found, dict) else type(found).__name__
         raise ValueError(f"{path}: the facts of its model are {said}; expected {', '.join(FACTS)}")
@@ -139,8 +142,8 @@ def trusted(
     trust      whether the copy of the code in the checkpoint's folder may be run
     max_bytes  the most bytes that an ONNX model may have; None is the usual limit
 
-    UntrustedCode if the model is built by code and neither `model` nor `trust` allows it; ValueError if its graph is
-    missing. Nothing is run here.
+    Raises UntrustedCode if the model is built by code and neither `model` nor `trust` allows it; raise ValueError if
+    its graph is missing. Nothing is run here.
     """
     if model is not None and is_file(model):
         return Code.read(model)
@@ -155,7 +158,10 @@ def trusted(
 
 
 def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: int | None) -> Graph:
-    """Read the user's file, or the copy in the checkpoint's folder; ValueError unless it has the facts' SHA-256."""
+    """Read the ONNX file of the user, or the copy in the checkpoint's folder.
+
+    Raises ValueError if the file's SHA-256 is not the one in the facts.
+    """
     file = os.path.join(os.path.dirname(path), found["name"]) if model is None else model
     try:
         graph = Graph.read(file, max_bytes, copied=model is None)

@@ -86,7 +86,7 @@ class Graph:
         return file_preprocessing.classes(self.classifier.metadata)
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
-        """Return the network; ValueError if it cannot take such images, or has no head."""
+        """Return the network; raise ValueError if it cannot take such images, or has no head."""
         return self.classifier.build(channels, size, classes, keeps_head)
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:

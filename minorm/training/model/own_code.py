@@ -38,7 +38,7 @@ class Code:
     def read(cls, model: str, copied: bool = False) -> Code:
         """Read the file of `FILE.py:FUNCTION`; `copied` is True for a run's copy, which may not be a symbolic link.
 
-        ValueError for a file of more than limits.CODE bytes.
+        Raises ValueError for a file of more than limits.CODE bytes.
         """
         path, function = split(model)
         with opening.regular(path, "model", follow=not copied) as file:
@@ -65,8 +65,8 @@ class Code:
     def build(self, channels: int, size: int, classes: int) -> Module:
         """Run the file and call the function.
 
-        ValueError if the function is missing, raises, or does not return a Module that takes the images and gives one
-        number for each class.
+        Raises ValueError if the function is missing, raises, or does not return a Module that takes the images and
+        gives one number for each class.
         """
         named = f"{self.path}:{self.function}"
         made = _called(named, self.loaded(), channels, size, classes)

@@ -61,8 +61,8 @@ def train_epoch(
     of its mean: the class weights of its targets that are not `ignore_index`, or the number of its samples if the
     function is not one of minorm's losses. A step in which no target counts is left out.
 
-    NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; the message says whether the
-    inputs, the targets or the parameters have the NaN. Also NonFiniteLoss if no target of any batch counts.
+    Raises NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; the message says
+    whether the inputs, the targets or the parameters have the NaN. Also NonFiniteLoss if no target of any batch counts.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)

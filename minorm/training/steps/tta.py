@@ -56,8 +56,8 @@ class TTA(Module):
     """log(mean of softmax(model(view)) over the views of each image): the model's average answer.
 
     The result can be used as logits: its softmax is the mean of the probabilities. So a TTA can be given to `evaluate`,
-    `predict` and other functions in place of a model. ValueError for an unknown view, and for quarter turns of images
-    that are not square.
+    `predict` and other functions in place of a model. Raises ValueError for an unknown view, and for quarter turns of
+    images that are not square.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
@@ -100,7 +100,7 @@ class TTA(Module):
 
 
 def checked_views(views: str) -> list[str]:
-    """Return the names of views in a text with commas; ValueError for a name that is unknown or repeated."""
+    """Return the names of views in a text with commas; raise ValueError for a name that is unknown or repeated."""
     names = [name.strip() for name in views.split(",")]
     if len({*names}) < len(names) or not {*names} <= VIEWS.keys():
         raise ValueError(f"TTA: views is {views!r}; expected {', '.join(VIEWS)}, each once, with commas between them")
