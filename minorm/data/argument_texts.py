@@ -1,4 +1,4 @@
-"""Texts for `documented` on arguments that several datasets, samplers and transforms share."""
+"""Texts about arguments that several datasets, samplers and transforms share; `documented` adds them to docstrings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads CIFAR-10 in its binary version: for each image a label byte and 3 x 32 x 32 pixel bytes, and nothing else.
+"""Reads CIFAR-10 in its binary version. A file has a label byte and 3 x 32 x 32 pixel bytes for each image.
 
-CIFAR-10's version for Python is a pickle and never read, as reading a pickle runs any program in it.
+The version for Python is a pickle. It is never read, because reading a pickle runs any program that is in it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Datasets: any objects with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
+"""Datasets. A dataset is any object with `len(dataset)` and `dataset[i]`; datasets of arrays also read whole batches.
 
-`read_batch` calls a dataset's method `batch(indices)`, which saves the DataLoader a Python loop over samples. Without
-such a method it reads single samples and collates them. If a subclass overrides only `__getitem__`, its samples differ,
-so the inherited `batch` is not used.
+`read_batch` calls the dataset's method `batch(indices)`, which is faster than a Python loop over samples. If there is
+no such method, `read_batch` reads single samples and collates them. It does so too if a subclass overrides only
+`__getitem__`, because the inherited `batch` would then give other samples.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 
 class Dataset(Shown, Generic[SampleT_co]):
-    """Base class of datasets: a subclass writes `__getitem__` and `__len__`. Any class with these methods will do too.
+    """Base class of datasets: a subclass defines `__getitem__` and `__len__`. Any class with these methods works.
 
     Example:
         >>> class Squares(mn.data.Dataset):
@@ -51,7 +51,7 @@ class Dataset(Shown, Generic[SampleT_co]):
 
 
 class IterableDataset(Dataset[SampleT_co]):
-    """Base class of datasets that are read from beginning to end: a subclass writes `__iter__`.
+    """Base class of datasets that are read from beginning to end: a subclass defines `__iter__`.
 
     Example:
         >>> class Squares(mn.data.IterableDataset):
@@ -89,7 +89,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays; you may assign other arrays of one length."""
+        """The arrays. You may assign other arrays, all with the same length."""
         return self._arrays
 
     @arrays.setter
@@ -98,7 +98,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     @property
     def scale(self) -> np.float32 | None:
-        """The divisor of the first array, or None."""
+        """The number by which the first array is divided; None if it is not divided."""
         return self._scale
 
     @scale.setter
@@ -145,7 +145,7 @@ class TensorDataset(ArrayDataset):
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """The Tensors; you may assign other Tensors of one length."""
+        """The Tensors. You may assign other Tensors, all with the same length."""
         return self._tensors
 
     @tensors.setter
@@ -201,7 +201,7 @@ class ConcatDataset(Dataset[Any]):
 class Subset(Dataset[Any]):
     """subset[i] = dataset[indices[i]]: some samples of another dataset.
 
-    `classes` and `class_to_idx` are those of the dataset, if it has them.
+    If the dataset has `classes` and `class_to_idx`, the subset has the same ones.
 
     Raises IndexError for indices that the dataset lacks.
 
@@ -259,7 +259,7 @@ class Subset(Dataset[Any]):
 def random_split(
     dataset: Any, lengths: Any = None, generator: Any = None, *, fraction: Any = None, seed: Any = None
 ) -> Any:
-    """Return Subsets of these lengths, drawn at random; or two, with a random `fraction` of the samples and the rest.
+    """Split a dataset at random into Subsets of these lengths, or into a `fraction` of the samples and the rest.
 
     Raises ValueError for lengths that do not add up.
 
@@ -295,7 +295,7 @@ def _split(dataset: Any, lengths: list[Any], generator: Any) -> list[Subset]:
 
 
 def read_batch(dataset: Any, indices: Array) -> Any:
-    """Return the samples at `indices` as one batch of arrays: a tuple of arrays if samples are tuples (collate.py)."""
+    """Return the samples at `indices` as one batch of arrays, with the structure that collate.py describes."""
     if _reads_batches(dataset):
         return dataset.batch(indices)
     if not len(indices):
@@ -312,7 +312,10 @@ def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
 
 
 def _reads_batches(dataset: Any) -> bool:
-    """Return whether `batch` and `__getitem__` give the same samples: not if a subclass overrides only the latter."""
+    """Return whether `batch` and `__getitem__` give the same samples.
+
+    They do not if there is no method `batch`, or if a subclass overrides only `__getitem__`.
+    """
     for kind in type(dataset).__mro__:
         own = vars(kind)
         if "batch" in own:
@@ -323,7 +326,7 @@ def _reads_batches(dataset: Any) -> bool:
 
 
 def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
-    """Return the arrays; raise ValueError unless there is at least one array and all have the same first axis."""
+    """Return the arrays; raise ValueError if there are none, or if the lengths of their first axes differ."""
     given = list(arrays)
     for number, array in enumerate(given):
         if isinstance(array, Tensor) and array.is_cuda:

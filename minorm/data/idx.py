@@ -6,8 +6,8 @@
     4 bytes each the axes, big-endian
     the rest     the elements, C order, big-endian
 
-A plain file must have exactly the size that its header says. A gzipped file is read piece by piece, never further than
-the header says. So a false header or compressed stream takes no more memory than the contents of the file.
+A plain file must have exactly the size that follows from its header. A gzipped file is read piece by piece, and reading
+stops at the size in the header. So a false header needs no more memory than the file has contents.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EACH_FILE = "what the array of each file may take; None allows 1 GiB"
 def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
     """Read the array in an IDX file, plain or gzipped.
 
-    Raises ValueError if the file is not exactly what its header says.
+    Raises ValueError if the file's size or contents do not match its header.
 
     Example:
         >>> import tempfile
@@ -95,7 +95,7 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
 
 
 def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[bytes]:
-    """Yield the next `count` bytes; raise ValueError unless the file ends after them."""
+    """Yield the next `count` bytes; raise ValueError unless these bytes are the last ones of the file."""
     left = count
     while left:
         piece = file.read(min(PIECE, left))

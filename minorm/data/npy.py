@@ -1,6 +1,7 @@
 """Reads arrays of numbers in an .npz archive: first the header of each array, then its numbers piece by piece.
 
-numpy.load would allocate an array before it knows whether the file has the bytes, and raises errors of many kinds.
+numpy.load is not used: it allocates an array before it checks that the file has enough bytes, and it raises errors of
+many kinds.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def described(archive: Archive, name: str) -> Stored:
 
 
 def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
-    """Return the least and the greatest number: NaN if the array has a NaN, (0, 0) if it is empty.
+    """Return the smallest and the largest number of a stored array.
+
+    They are NaN if the array has a NaN, and 0 if the array is empty.
 
     The numbers are not kept in memory.
     """
@@ -75,7 +78,7 @@ def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
 
 
 def ends(array: Array) -> tuple[float, float]:
-    """Return the least and the greatest number of an array in memory; (0, 0) if it is empty."""
+    """Return the smallest and the largest number of an array in memory; return (0, 0) if the array is empty."""
     return (array.min().item(), array.max().item()) if array.size else (0, 0)
 
 

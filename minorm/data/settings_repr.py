@@ -39,7 +39,7 @@ class Shown(Checked):
 
 
 def _is_ours(kind: type) -> bool:
-    """Return whether the class's constructor is minorm's; a user's constructor may have further effects."""
+    """Return whether the class's constructor is minorm's. A user's constructor may do more than store its arguments."""
     return bool(kind.__init__.__module__.startswith("minorm."))  # type: ignore[misc]
 
 

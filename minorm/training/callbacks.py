@@ -186,7 +186,10 @@ def _name(callback: Callback, hook: str) -> str:
 
 
 def _checked(operation: str, callbacks: Any) -> list[Callback]:
-    """Return the callbacks as a list; raise TypeError for anything else, and for a method `on_...` that is never called."""
+    """Return the callbacks as a list.
+
+    Raises TypeError for other objects, and for a method `on_...` that is never called.
+    """
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise TypeError(f"{operation}: callbacks is a {kind_of(callbacks)}; expected a list of Callbacks")
     found = list(callbacks)

@@ -1,4 +1,7 @@
-"""Reads a BMP's header. A palette (if pixels have at most 8 bits) and uncompressed rows of pixels follow it."""
+"""Reads a BMP's header.
+
+After the header come a palette, if pixels have at most 8 bits, and the uncompressed rows of pixels.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Reads a GIF's first frame: reduces the file to the screen's size, the colours and the first frame.
+"""Reduces a GIF to the parts that its first frame needs: the screen's size, the colours and this frame.
 
-Without that, a decoder would join all comments and look for further frames. A frame may be larger than the screen.
+If a decoder got the whole file, it would join all comments and look for further frames. A frame may be larger than the
+screen.
 """
 
 from __future__ import annotations
@@ -49,5 +50,5 @@ def _after_blocks(contents: bytes, at: int) -> int:
 
 
 def _without_disposal(control: bytes) -> bytes:
-    """Return the frame's control block without its instruction for the next frame."""
+    """Return the frame's control block without the instruction on how to remove the frame before the next one."""
     return control[:3] + bytes([control[3] & _TRANSPARENT]) + control[4:] if control else b""

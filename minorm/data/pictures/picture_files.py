@@ -1,8 +1,8 @@
-"""Reads the headers of PNG, JPEG and WebP files before a decoder sees the files; other modules read other formats.
+"""Reads the headers of PNG, JPEG and WebP files before a decoder gets the files. Other modules read other formats.
 
-A decoder allocates all pixels that a file's first bytes ask for, keeps notes that unpack to megabytes, and follows
-lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the decoder gets the
-file without the parts that are not needed for pixels.
+A decoder allocates as many pixels as the first bytes of a file state. It keeps text chunks that unpack to megabytes,
+and it follows lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the
+decoder gets the file without the parts that are not needed for pixels.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _png(contents: bytes) -> Picture:
 
 
 def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
-    """Return the chunk of the transparent colour, converted to the levels of Pillow's pixels."""
+    """Return the PNG chunk that names the transparent colour, with its levels converted to those of Pillow's pixels."""
     if colour == 0 and depth < 8:
         levels = struct.pack(">H", struct.unpack(">H", levels)[0] * 255 // ((1 << depth) - 1) & 0xFFFF)
     elif colour == 2 and depth == 16:
@@ -75,7 +75,7 @@ def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
 
 
 def _from_hexadecimal(note: bytes, packed: bool) -> bytes:
-    """Return the EXIF in a note, which is three lines and then hexadecimal bytes; b"" for another note."""
+    """Return the EXIF data in a text chunk of three lines and hexadecimal digits; return b"" for other text chunks."""
     try:
         note = zlib.decompressobj().decompress(note[1:], PIECE) if packed else note
         return bytes.fromhex("".join(note.decode("ascii").split("\n")[3:]))
@@ -111,14 +111,14 @@ def _jpeg(contents: bytes) -> Picture:
 
 
 def _numbers(frame: bytes) -> float:
-    """Return how many numbers a JPEG has per pixel; colour components often have one number for two or four pixels."""
+    """Return how many numbers a JPEG has per pixel. Often 2 or 4 pixels share one number of a colour component."""
     factors = [(factor >> 4, factor & 15) for factor in frame[11 : 10 + 3 * frame[9] : 3]]
     across, down = (max(1, *lengths) for lengths in zip(*factors, strict=True))
     return sum(wide * high for wide, high in factors) / (across * down)
 
 
 def _scans(contents: bytes, at: int) -> tuple[int, int]:
-    """Return the number of a JPEG's scans from `at` on, and the end of the JPEG, after which a film may follow."""
+    """Return the number of a JPEG's scans after position `at`, and where the JPEG ends. A film may follow the JPEG."""
     scans = 0
     while found := _MARKERS.search(contents, at):
         at, marker = found.end(), contents[found.end() - 1]

@@ -54,7 +54,7 @@ class _Page(NamedTuple):
 
 
 def read(contents: bytes) -> Picture:
-    """Read the first page's entries; raise ValueError if its kind is not supported, or if pixels are missing."""
+    """Read the first page's entries; raise ValueError if the page's kind is not supported, or if pixels are missing."""
     if contents.startswith(BIG):
         raise ValueError("it is a BigTIFF; expected a TIFF of less than 4 GB, or a PNG")
     page = _page(contents)

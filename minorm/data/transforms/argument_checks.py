@@ -1,4 +1,4 @@
-"""Check the arguments of transforms; a message names the transform, the argument, its value and the expected one."""
+"""Check the arguments of transforms. An error names the transform, the argument, its value and what is expected."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def around(name: str, argument: str, value: Any, middle: float = 0, low: float =
 
 
 def point(name: str, argument: str, value: Any) -> tuple[float, float] | None:
-    """Return (x, y) as floats; None for None."""
+    """Return (x, y) as floats; return None if the value is None."""
     if value is None:
         return None
     both = _listed(value)

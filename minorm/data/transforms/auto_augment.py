@@ -3,8 +3,8 @@
     Identity  ShearX  ShearY  TranslateX  TranslateY  Rotate  Brightness  Color  Contrast  Sharpness
     Posterize  Solarize  AutoContrast  Equalize
 
-They are torchvision's. The strength of a change is taken from a row of magnitudes. A change in the first line (except
-Identity) has a negative strength in half of the cases.
+These changes are torchvision's. The strength of a change is taken from a list of magnitudes. A change in the first
+line, except Identity, has a negative strength in half of the cases.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class AutoAugment(ImageTransform):
     magnitude="how strong the changes are, from 0 to num_magnitude_bins - 1",
 )
 class RandAugment(AutoAugment):
-    """Applies `num_ops` of fourteen changes to each image, all with the same strength: shears, turns, tones and more.
+    """Applies `num_ops` of fourteen changes (shears, turns, tones and more) to each image, all with the same strength.
 
-    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. Raises TypeError for integers,
+    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. Raises TypeError for integers, and
     ValueError for a magnitude that is not among the bins. The operations and their ranges are torchvision's.
 
     Example:
@@ -159,7 +159,7 @@ class TrivialAugmentWide(AutoAugment):
 
 
 def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, tone: float, bits: int) -> Space:
-    """Return the operations with magnitudes from 0 to these limits; the strongest Posterize drops `bits` of 8 bits."""
+    """Return the operations with magnitudes from 0 to these limits. Posterize drops at most `bits` of 8 bits."""
 
     def to(most: float) -> Array:
         return np.linspace(0, most, bins)
@@ -177,7 +177,7 @@ def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, to
 
 
 def _each(change: Callable[[Array, float], Array]) -> Callable[[Array, float], Array]:
-    """Return a function of a batch of one image that changes this image by the factor 1 + value."""
+    """Return a function that takes a batch of one image and a value, and applies `change` with the factor 1 + value."""
     return lambda images, value: change(images[0], 1 + value)[None]
 
 

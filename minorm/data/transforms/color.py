@@ -115,11 +115,12 @@ class ColorJitter(ImageTransform):
     """Changes brightness, contrast, saturation and hue of each image by random factors, in a random order.
 
         brightness   images * f
-        contrast     f * images + (1 - f) * the mean of their grey
-        saturation   f * images + (1 - f) * their grey
-        hue          turned by f of the circle of colours
+        contrast     f * images + (1 - f) * the mean of the grey image
+        saturation   f * images + (1 - f) * the grey image
+        hue          the colour turned by f of the colour circle
 
-    Results are clipped to 0 to 1. Images of one channel have no saturation and no hue. Raises TypeError for integers.
+    Results are clipped to 0 to 1. Saturation and hue do not change images of one channel. Raises TypeError for
+    integers.
 
     Example:
         >>> mn.data.transforms.ColorJitter(brightness=(0.5, 0.5))(mn.ones(1, 1, 1, 2))
@@ -146,22 +147,22 @@ class ColorJitter(ImageTransform):
 
 
 def brightened(image: Array, f: float) -> Array:
-    """f * image, within 0 and 1."""
+    """Return f * image, clipped to 0 to 1."""
     return _mixed(image, 0.0, f)
 
 
 def contrasted(image: Array, f: float) -> Array:
-    """f * image + (1 - f) * the mean of its grey, within 0 and 1."""
+    """Return f * image + (1 - f) * (the mean of the grey image), clipped to 0 to 1."""
     return _mixed(image, _grey_of(image).mean(dtype=np.float64), f)
 
 
 def saturated(image: Array, f: float) -> Array:
-    """f * image + (1 - f) * its grey, within 0 and 1."""
+    """Return f * image + (1 - f) * (the grey image), clipped to 0 to 1."""
     return image if len(image) == 1 else _mixed(image, _grey_of(image), f)
 
 
 def hued(image: Array, f: float) -> Array:
-    """The image with its colours turned by f of a full turn: with hue h, saturation s and value v in 0 to 1,
+    """Return the image with its hue h turned by f of a full turn; saturation s and value v are from 0 to 1.
 
     channel = v * (1 - s * max(0, min(k, 4 - k, 1)))  with  k = (n + 6 h) mod 6  and  n = 5, 3, 1 for red, green, blue
     """

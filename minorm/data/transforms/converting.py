@@ -13,9 +13,9 @@ from minorm.tensor.tensor import Tensor
 
 
 class ToImage(Shown):
-    """Converts a picture H x W or H x W x C, an array or any argument of np.asarray, to a Tensor C x H x W.
+    """Converts a picture H x W or H x W x C to a Tensor C x H x W.
 
-    A Tensor or an array N x C x H x W already has this form, and stays as it is.
+    A Tensor, or an array N x C x H x W, is returned unchanged.
 
     Example:
         >>> mn.data.transforms.ToImage()(mn.zeros(4, 5, 3).numpy()).shape
@@ -83,7 +83,7 @@ class ToDtype(Shown):
 
 
 class ToTensor(Shown):
-    """Converts a picture or a batch to floats: bytes become float32 and are divided by 255, other types are kept.
+    """Converts a picture or a batch of bytes to float32, and divides by 255. Pictures of other types keep their type.
 
     A picture H x W or H x W x C becomes a Tensor C x H x W; a batch N x C x H x W stays an array.
 

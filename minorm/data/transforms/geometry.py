@@ -154,7 +154,7 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
 
 
 def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
-    """Return the overlap of an axis with a window that starts at `first`: one slice of the window, one of the axis."""
+    """Return how an axis and a window that starts at `first` overlap: as a slice of the window and one of the axis."""
     begin = max(first, 0)
     end = max(begin, min(first + count, length))
     return slice(begin - first, end - first), slice(begin, end)

@@ -1,6 +1,6 @@
 """Changes the tones of batches of images, floats from 0 to 1, for RandAugment and TrivialAugmentWide.
 
-Posterizing and equalizing work on bytes: elements are rounded to the nearest bytes, as in Pillow.
+Posterizing and equalizing work on bytes, as in Pillow: each element is first rounded to a byte.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def autocontrasted(images: Array) -> Array:
 
 
 def equalized(images: Array) -> Array:
-    """Spread each channel's tones so that they have about equal numbers of elements; a single tone is kept."""
+    """Spread each channel's tones so that about equally many elements have each tone. A single tone stays as it is."""
     found = _bytes(images)
     for channel in found.reshape(-1, *found.shape[2:]):
         counts = np.bincount(channel.ravel(), minlength=256)
@@ -42,7 +42,11 @@ def equalized(images: Array) -> Array:
 
 
 def sharpened(images: Array, f: float) -> Array:
-    """f * images + (1 - f) * means over 3 x 3, in which the middle has the weight 5 / 13; the border is kept."""
+    """Return f * images + (1 - f) * smooth, clipped to 0 to 1.
+
+    Each element of `smooth` is a weighted mean of 3 x 3 elements: the middle one has the weight 5 / 13, the others have
+    1 / 13. Elements on the border do not change.
+    """
     if min(images.shape[2:]) <= 2:
         return images
     smooth = images.copy()

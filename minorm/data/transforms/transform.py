@@ -54,7 +54,10 @@ def check_floats(name: str, images: Array) -> None:
 def drawn_sides(
     area: int, scale: tuple[float, float], ratio: tuple[float, float], generator: Generator
 ) -> tuple[int, int]:
-    """Draw a window's sides; `scale` is the range of its share of the area, `ratio` that of first / second side."""
+    """Draw the two sides of a window.
+
+    `scale` is the range of the window's share of the area, and `ratio` is the range of (first side / second side).
+    """
     area_drawn = area * generator.uniform(scale[0], scale[1])
     proportion = math.exp(generator.uniform(math.log(ratio[0]), math.log(ratio[1])))
     return round(math.sqrt(area_drawn * proportion)), round(math.sqrt(area_drawn / proportion))
