@@ -1,6 +1,4 @@
-"""Functions that join, choose from, or multiply several Tensors. Functions of one Tensor are its methods; see
-functions.py.
-"""
+"""Functions that join, choose from, or multiply several Tensors. functions.py has the functions of one Tensor."""
 
 from __future__ import annotations
 
@@ -103,7 +101,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 )
 @checked
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """result[k][i0, i1, ...] = tensors[k][ik]: the coordinates of a grid.
+    """result[k][i0, i1, ...] = tensors[k][ik]: coordinate k of each point of a grid.
 
     Example:
         >>> down, across = mn.meshgrid(mn.tensor([1, 2]), mn.tensor([3, 4, 5]))
@@ -183,10 +181,10 @@ def is_tensor(obj: Any) -> bool:
 )
 @checked
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """y = input where the condition is True, other elsewhere; all three broadcast.
+    """y = input where the condition is True, and other elsewhere. The three arguments are broadcast to one shape.
 
-    If input and other are missing, it returns the places where the condition is True: a vector of indices for each
-    axis. Raises TypeError for a condition that is not bool.
+    If input and other are missing, the function returns the indices of the elements where the condition is True, as a
+    vector for each axis. Raises TypeError for a condition that is not bool.
 
     Example:
         >>> x = mn.tensor([1.0, -2.0])
@@ -215,7 +213,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
 )
 @checked
 def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
-    """Put elements equal to `value` around x; `F.pad` has the other modes.
+    """Put elements equal to `value` around x. `F.pad` can also pad by reflecting or repeating elements of x.
 
     Example:
         >>> mn.pad(mn.tensor([1.0, 2.0]), (1, 0), value=9.0)

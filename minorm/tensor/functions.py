@@ -231,7 +231,7 @@ tensor_split = function(Tensor.tensor_split)
 )
 @function
 def split(self: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Split x along `dim` into pieces of one size (the last may be shorter), or of the sizes in a list.
+    """Split x along `dim` into pieces of equal size (the last piece may be shorter) or of the sizes in a list.
 
     Example:
         >>> mn.split(mn.arange(5), 2)

@@ -1,8 +1,10 @@
-"""Orders of elements in memory: row-major, or with the channels of images or volumes last. No result depends on them.
+"""Orders of elements in memory: row-major, or with the channels of images or volumes last.
+
+No result depends on the order.
 
 contiguous         row-major
-channels_last      N x C x H x W lies as N x H x W x C
-channels_last_3d   N x C x D x H x W lies as N x D x H x W x C
+channels_last      N x C x H x W is stored as N x H x W x C
+channels_last_3d   N x C x D x H x W is stored as N x D x H x W x C
 preserve           the order of the input, if the input has no gaps
 """
 
@@ -43,7 +45,7 @@ def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tupl
 
 
 def lies_in(array: Any, memory_format: Any) -> bool:
-    """Does an array have this order, without gaps? False if the order is for another number of axes."""
+    """Return whether an array has this order without gaps; return False if the order is for another number of axes."""
     if RANKS.get(named(memory_format), array.ndim) != array.ndim:
         return False
     order = order_of("is_contiguous", memory_format, array.shape)

@@ -179,7 +179,10 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
         return self**exponent
 
     def matmul(self, other: Any) -> TensorT:
-        """x @ other: y[..., i, k] = sum_j x[..., i, j] * other[..., j, k]. A vector counts as a row or a column."""
+        """x @ other: y[..., i, k] = sum_j x[..., i, j] * other[..., j, k].
+
+        A vector counts as a row if it is x, and as a column if it is other.
+        """
         return self @ other
 
     def clip(self, min: Any = None, max: Any = None) -> TensorT:
@@ -232,7 +235,7 @@ def _compare(relation: str, a: Any, b: Any, reflected: str) -> Any:
 
 
 def _between(x: Any, low: Any, high: Any) -> Any:
-    """Return x, but a bound where x is beyond that bound, and NaN where a bound is NaN."""
+    """Return x where it is between the bounds, the exceeded bound elsewhere, and NaN where a bound is NaN."""
     for bound, beyond in ((low, x.__class__.__lt__), (high, x.__class__.__gt__)):
         if bound is not None:
             value, limit = operands("clip", x, bound)

@@ -40,7 +40,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the sum over `dim`; `dtype` converts x first. Integers and bools add up to int64.
+        """Return the sum over `dim`.
+
+        If `dtype` is given, x is first converted to it. Sums of integers and bools are int64.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).sum(dim=1)
@@ -50,7 +52,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _cast(total, dtype)
 
     def mean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the mean over `dim`; `dtype` converts x first.
+        """Return the mean over `dim`. If `dtype` is given, x is first converted to it.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).mean(dim=1, keepdim=True)
@@ -103,7 +105,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         )
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return the largest element over `dim`; equal extremes share the gradient.
+        """Return the largest element over `dim`. If several elements are equally large, they share the gradient.
 
         Raises ValueError if there are no elements.
 
@@ -116,7 +118,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         )
 
     def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return the smallest element over `dim`; equal extremes share the gradient.
+        """Return the smallest element over `dim`. If several elements are equally small, they share the gradient.
 
         Raises ValueError if there are no elements.
 
@@ -189,8 +191,10 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.ArgMin.apply(self, axis=_search_axis("argmin", dim, self), keepdims=keepdim)
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return True where all elements along `dim` are true; dim=None means all elements of x, and dim=() reduces no
-        axis. The result is True if there are no elements.
+        """Return whether all elements along `dim` are true.
+
+        If dim is None, all elements of x count. If dim is (), no axis is reduced. The result is True if there are no
+        elements.
 
         Example:
             >>> mn.tensor([[True, False], [True, True]]).all(dim=1)
@@ -199,8 +203,10 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _truth(self, reduction.Min, "all", dim, keepdim, of_nothing=True)
 
     def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return True where any element along `dim` is true; dim=None means all elements of x, and dim=() reduces no
-        axis. The result is False if there are no elements.
+        """Return whether any element along `dim` is true.
+
+        If dim is None, all elements of x count. If dim is (), no axis is reduced. The result is False if there are no
+        elements.
 
         Example:
             >>> mn.tensor([[True, False], [False, False]]).any(dim=1)

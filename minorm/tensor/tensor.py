@@ -1,12 +1,12 @@
 """Tensor: an array and its gradient. Its methods are in shapes.py, operators.py, reductions.py and methods/.
 
     x.array          the NumPy array; on a GPU, the CuPy array
-    x.data           a Tensor of the same memory outside the graph; a Tensor of the same shape and type may be assigned
+    x.data           a Tensor with the same memory, but outside the graph. Another Tensor or array may be assigned
     x.requires_grad  True lets backward() leave a gradient in x.grad
     x.creator        the Function that computed x; None for a leaf
 
-Names and arguments are PyTorch's, with two differences: `numpy()` works on a tensor that requires grad, and two float
-tensors of different types never mix silently.
+Names and arguments are PyTorch's, with two differences. `numpy()` works on a tensor that requires grad. An operation of
+two float tensors of different types is an error.
 """
 
 from __future__ import annotations
@@ -119,8 +119,10 @@ class Tensor(Methods["Tensor"]):
         index="the index among the creator's results",
     )
     def from_array(array: Any, creator: graph.Function | None = None, index: int = 0) -> Tensor:
-        """Make a Tensor around an array, as output `index` of `creator` if there is one. The method is for code that
-        must not import this class.
+        """Make a Tensor around an array.
+
+        If a creator is given, the Tensor is output `index` of this Function. Code that must not import Tensor calls
+        this method.
 
         Example:
             >>> mn.Tensor.from_array(mn.zeros(2).numpy())
@@ -144,7 +146,7 @@ class Tensor(Methods["Tensor"]):
         owned="True if backward made total, so that it may be overwritten",
     )
     def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
-        """Return the sum of the arrays total and gradient; if owned=True, write it into total.
+        """Return the sum of the arrays total and gradient. With owned=True, write the sum into total.
 
         Example:
             >>> mn.Tensor.accumulate(mn.ones(1).numpy(), mn.ones(1).numpy(), owned=False).tolist()
@@ -173,12 +175,13 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def data(self) -> Tensor:
-        """A Tensor of the same memory outside the graph, like the result of detach(): `p.data -= lr * g` changes p, and
-        the graph does not record this.
+        """A Tensor with the same memory outside the graph, as detach() returns it.
 
-        You may assign a Tensor or an array of the same shape and type, on the same device; x then shares its memory.
-        Earlier views and results of detach() keep the old memory. Raises TypeError for other objects and types,
-        ValueError for another shape, and RuntimeError for another device.
+        `p.data -= lr * g` changes p, but the graph does not record the change.
+
+        You may assign a Tensor or an array of the same shape and type, on the same device. Then x uses the memory of
+        this Tensor or array. Earlier views and results of detach() keep the old memory. Raises TypeError for other
+        objects and types, ValueError for another shape, and RuntimeError for another device.
 
         Unlike in PyTorch, x.data shares x's version counter: if a change through x.data overwrites values that
         backward() needs, backward() raises an error.
@@ -227,7 +230,7 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The element type, one of minorm's (a NumPy dtype)."""
+        """The element type: one of minorm's types, as a NumPy dtype."""
         return self.array.dtype
 
     @property
@@ -247,11 +250,10 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def requires_grad(self) -> bool:
-        """Does the graph record operations on x, and does backward() leave a gradient in x? The flag of a leaf may be
-        changed.
+        """Whether the graph records operations on x, and backward() leaves a gradient in x.
 
-        A change raises RuntimeError if an operation computed x, since x would lose its gradient. Setting True raises
-        TypeError if the elements are not floats.
+        You may change this flag of a leaf. If x is not a leaf, changing the flag raises RuntimeError, because x would
+        lose its gradient. Setting it to True raises TypeError if the elements are not floats.
         """
         return self._requires_grad
 
@@ -285,7 +287,7 @@ class Tensor(Methods["Tensor"]):
         return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        """Format a 0-d tensor as a number, as in f"{loss:.4f}". Other tensors give their repr, and accept no format."""
+        """Format a 0-d tensor as a number, as in f"{loss:.4f}". For other tensors, the result is their repr."""
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:
@@ -362,7 +364,7 @@ class Tensor(Methods["Tensor"]):
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad, or only of `inputs`.
+        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad or, if given, of every leaf in `inputs`.
 
         Raises RuntimeError if nothing requires grad, or if `gradient` is missing and x has more than one element.
 
@@ -406,7 +408,7 @@ class Tensor(Methods["Tensor"]):
         return devices.to_device_of(np.asarray(value, self.dtype), self.array)
 
     def detach(self) -> Tensor:
-        """Return a Tensor of the same memory, outside the graph."""
+        """Return a Tensor with the same memory, but outside the graph."""
         result = self.from_array(self.array)
         result.version = self.version
         return result
@@ -417,7 +419,7 @@ class Tensor(Methods["Tensor"]):
         self, *targets: Any, dtype: Any = None, device: Any = None, non_blocking: Any = False, copy: Any = False,  # noqa: ARG002
         memory_format: Any = None,
     ) -> Tensor:  # fmt: skip
-        """Convert to another element type, device or order in memory; returns self if nothing changes.
+        """Convert to another element type, device or order in memory. If nothing changes, return x itself.
 
         Example:
             >>> mn.tensor([1.7]).to(mn.int64)
@@ -452,7 +454,7 @@ class Tensor(Methods["Tensor"]):
         return self.to("cpu", memory_format=memory_format)
 
     def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
-        """Move to the GPU of this number or name; by default to the current one.
+        """Move to the GPU with this number or name, or to the current GPU if `device` is missing.
 
         Raises RuntimeError if there is no GPU.
 

@@ -1,4 +1,4 @@
-"""A table of the methods in place: x.exp_() computes x.exp() and writes it into x, with its history."""
+"""A table of the in-place methods. x.exp_() writes x.exp() into x, and gives x the graph history of the result."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class Assigning(InPlace, Generic[TensorT]):
             return self._filled("uniform_", draws.uniform(self.shape, wide, self.device, generator, from_, to))
 
     def bernoulli_(self, p: Any = 0.5, *, generator: Any = None) -> Self:
-        """Fill with draws: 1 with probability p, else 0.
+        """Set each element to 1 with probability p, and otherwise to 0.
 
         Example:
             >>> mn.zeros(2).bernoulli_(mn.tensor([0.0, 1.0]))
@@ -256,7 +256,7 @@ class Assigning(InPlace, Generic[TensorT]):
 
 
 def _whole_numbers(kind: Any) -> int:
-    """Return the number, at most 2^63, below which the type holds every whole number."""
+    """Return the largest number up to 2^63 such that the type holds every smaller whole number."""
     if not dtypes.is_float(kind):
         return min(_limits(kind)[1] + 1, 2**63)
     return 2 ** {2: 11 if kind == dtypes.float16 else 8, 4: 24, 8: 53}[kind.itemsize]

@@ -1,4 +1,4 @@
-"""Methods that choose elements by place or by a mask, and that rearrange axes."""
+"""Methods that choose elements by index or by a mask, and methods that rearrange axes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.permute(*reversed(range(self.ndim)))
 
     def swapaxes(self, axis0: int, axis1: int) -> TensorT:
-        """Swap axes axis0 and axis1: a view.
+        """Swap axes axis0 and axis1. The result is a view.
 
         Example:
             >>> mn.zeros(2, 3).swapaxes(0, 1).shape
@@ -79,7 +79,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def movedim(self, source: Any, destination: Any) -> TensorT:
         """Move axis source[i] to position destination[i]; the other axes keep their order.
 
-        Raises ValueError unless both name the same number of axes, each axis only once.
+        Raises ValueError if source and destination have different lengths, or if one of them names an axis twice.
 
         Example:
             >>> mn.zeros(2, 3, 4).movedim(0, 2).shape
@@ -164,8 +164,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def tensor_split(
         self, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
     ) -> tuple[TensorT, ...]:
-        """Split x along `dim` into views of nearly equal length, the longer ones first, or split it at the given
-        places.
+        """Split x along `dim` into views of nearly equal length, or at the given indices. Longer views come first.
 
         Raises ValueError for fewer than 1 piece.
 
@@ -192,10 +191,10 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # By place
 
     def unfold(self, dimension: int, size: int, step: int) -> TensorT:
-        """y[..., i, ..., j] = x[..., i * step + j, ...]: the windows along an axis, with their elements along the last
-        axis.
+        """y[..., i, ..., j] = x[..., i * step + j, ...]: element j of window i along an axis.
 
-        The result is a copy; in PyTorch it is a view. Raises ValueError for a window longer than the axis.
+        The elements of each window are along the last axis of y. The result is a copy, while PyTorch's is a view.
+        Raises ValueError for a window longer than the axis.
 
         Example:
             >>> mn.arange(5).unfold(0, size=3, step=2)
@@ -218,9 +217,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return windows if self.ndim else windows.reshape(size)
 
     def narrow(self, dim: int, start: int, length: int) -> TensorT:
-        """x[start : start + length] along `dim`: a view.
+        """Return x[start : start + length] along `dim`, as a view.
 
-        Raises ValueError for places outside the axis.
+        Raises ValueError if start or start + length is outside the axis.
 
         Example:
             >>> mn.arange(5).narrow(0, 1, 3)
@@ -234,7 +233,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis, slice(first, first + length))]
 
     def select(self, dim: int, index: int) -> TensorT:
-        """x[index] along `dim`, without that axis: a view.
+        """Return x[index] along `dim`, as a view without this axis.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).select(1, 0)
@@ -243,7 +242,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("select", dim, self), int(index))]
 
     def index_select(self, dim: int, index: Any) -> TensorT:
-        """Return the slices at the places `index` along `dim`: a copy.
+        """Return a copy of the slices of x whose indices along `dim` are in `index`.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).index_select(1, mn.tensor([1, 1, 0]))
@@ -260,7 +259,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("index_select", dim, self), index.reshape(-1).array)]
 
     def take_along_dim(self, indices: Any, dim: int | None = None) -> TensorT:
-        """Like gather(), but indices broadcast to x along the other axes; dim=None takes from the flattened tensor.
+        """Do the same as gather(), but broadcast `indices` to x along the other axes. dim=None flattens x first.
 
         Example:
             >>> x = mn.tensor([[3, 1], [2, 4]])
@@ -303,7 +302,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     ) -> TensorT:  # fmt: skip
         """Repeat each element `repeats` times along `dim`, or in the flattened tensor if dim is None.
 
-        If `repeats` is missing, x holds the counts: the result contains the number i as often as x[i] says.
+        If `repeats` is missing, x holds the counts: the result contains the number i x[i] times.
 
         Example:
             >>> mn.tensor([7, 8]).repeat_interleave(2)

@@ -18,7 +18,7 @@ from minorm.tensor.shapes import TensorT
 
 
 class Ordered(NamedTuple, Generic[TensorT]):
-    """The result of sort, topk and median(dim): elements, and their original places."""
+    """The result of sort, topk and median(dim): elements, and their indices in x."""
 
     values: TensorT
     indices: TensorT
@@ -54,7 +54,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> TensorT:  # noqa: ARG002
-        """Return the places that sort x along `dim`; equal elements keep their order. NaN counts as largest.
+        """Return the indices that sort x along `dim`. Equal elements keep their order. NaN counts as largest.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0]).argsort()
@@ -66,10 +66,9 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return reduction.TopPlaces.apply(self, count=self.shape[axis], axis=axis, largest=descending)
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Ordered[TensorT]:
-        """Return (values, indices): the sorted elements along `dim`, and their original places. Equal elements keep
-        their order.
+        """Return (values, indices): the sorted elements along `dim`, and their indices in x.
 
-        NaN counts as largest.
+        Equal elements keep their order. NaN counts as the largest number.
 
         Example:
             >>> values, indices = mn.tensor([3.0, 1.0, 2.0]).sort(descending=True)
@@ -80,7 +79,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(dim, places), places)
 
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Ordered[TensorT]:  # noqa: ARG002
-        """Return (values, indices): the k largest (or smallest) elements along `dim`, the best first, and their places.
+        """Return (values, indices): the k largest (or smallest) elements along `dim`, in order, and their indices in x.
 
         Raises ValueError for a k larger than the axis.
 
@@ -100,10 +99,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(axis, places), places)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """Return the middle element, or the lower of two middle ones, or NaN if x has a NaN. With `dim`, return
-        (values, indices).
+        """Return the middle element or, for an even number of elements, the lower of the two in the middle.
 
-        Raises ValueError if there are no elements.
+        With `dim`, return (values, indices) along this axis. The result is NaN if x has a NaN. Raises ValueError if
+        there are no elements.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0, 9.0]).median()
@@ -131,10 +130,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def quantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> TensorT:
-        """Return the value that is larger than a share q of the elements along `dim`, or of all elements if dim is
-        None.
+        """Return the value below which a share q of the elements along `dim` lies.
 
-        The result is NaN if an element is NaN. Raises ValueError for a q outside of 0 to 1, and for integers.
+        If dim is None, all elements of x count. The result is NaN if an element is NaN. Raises ValueError for a q
+        outside of 0 to 1, and for integers.
 
         Example:
             >>> mn.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.25)
@@ -172,8 +171,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None  # noqa: ARG002
     ) -> Any:  # fmt: skip
-        """Return the distinct elements in order. return_inverse adds the place of each element of x among them, and
-        return_counts adds how often each of them occurs.
+        """Return the distinct elements in order.
+
+        With return_inverse, also return the index of each element of x in this result. With return_counts, also return
+        how often each distinct element occurs in x.
 
         Example:
             >>> mn.tensor([3, 1, 3]).unique(return_counts=True)

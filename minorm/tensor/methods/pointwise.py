@@ -117,7 +117,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return Remainder.apply(*operands("fmod", self, other), truncated=True)
 
     def square(self) -> TensorT:
-        """x * x; bools give integers."""
+        """x * x; the result is an integer if x is a bool."""
         x: Any = self
         x = x.long() if x.dtype == dtypes.bool else x
         return x * x
@@ -209,7 +209,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Relu.apply(self)
 
     def softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """exp(x) / sum exp(x), where the sum is along `dim`; `dtype` converts x first.
+        """exp(x) / sum exp(x), where the sum is along `dim`. If `dtype` is given, x is first converted to it.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).softmax(0)
@@ -220,7 +220,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Softmax.apply(_cast(self, dtype), axis=_axis("softmax", dim, self))
 
     def log_softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """x - log sum exp(x), where the sum is along `dim`; `dtype` converts x first.
+        """x - log sum exp(x), where the sum is along `dim`. If `dtype` is given, x is first converted to it.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).log_softmax(0)
@@ -267,7 +267,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return _rounded(self, "trunc")
 
     def round(self, *, decimals: int = 0) -> TensorT:
-        """Round to the nearest integer, ties to even; `decimals` keeps that many digits after the point."""
+        """Round to the nearest integer, and ties to even. `decimals` is the number of digits kept after the point."""
         if decimals == 0:
             return _rounded(self, "rint")
         scale = 10.0 ** abs(decimals)

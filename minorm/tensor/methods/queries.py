@@ -46,7 +46,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class Queries(Operators[TensorT], Generic[TensorT]):
-    """Questions, conversions, and new Tensors of the same type on the same device."""
+    """Methods that tell about a Tensor or convert it, and that make new Tensors of the same type on the same device."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return steps if dim is None else steps[dim]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Are the elements in memory without gaps, in row-major order or in the order of memory_format?"""
+        """Return whether the elements lie in memory without gaps, in row-major order or in the order memory_format."""
         if memory_format is None:
             return bool(self.array.flags.c_contiguous)
         return lies_in(self.array, memory_format)
@@ -157,7 +157,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
             return close | ((x != x) & (y != y)) if equal_nan else close
 
     def __contains__(self, value: Any) -> bool:
-        """value in x: does any element equal the value?"""
+        """Return whether any element equals the value: `value in x`."""
         found: Any = compare("equal", self, value).any()
         return bool(found)
 
@@ -178,7 +178,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.to(other.dtype)
 
     def clone(self, *, memory_format: Any = None) -> TensorT:
-        """Return a copy with separate memory; gradients pass through. The copy is channels-last if self is."""
+        """Return a copy with separate memory. Gradients flow through the copy. It keeps a channels-last order."""
         ordered: Any = self if memory_format is None else self.contiguous(memory_format)
         if ordered is not self:
             return ordered
@@ -293,7 +293,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
     # Gradients
 
     def requires_grad_(self, requires_grad: Any = True) -> TensorT:
-        """Set requires_grad of a leaf; returns self."""
+        """Set requires_grad of a leaf, and return the leaf."""
         self._set_requires_grad("requires_grad_", requires_grad)
         return self  # type: ignore[return-value]
 
@@ -324,5 +324,8 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self  # type: ignore[return-value]
 
     def register_hook(self, hook: Any) -> hooks.RemovableHandle:
-        """Call hook(gradient) when backward has x's gradient; a Tensor that the hook returns replaces the gradient."""
+        """Call hook(gradient) when backward has computed x's gradient.
+
+        If the hook returns a Tensor, this Tensor replaces the gradient.
+        """
         return hooks.register(self, hook)

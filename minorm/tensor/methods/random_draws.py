@@ -28,7 +28,7 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def bernoulli(self, p: float | None = None, *, generator: Any = None) -> TensorT:
-        """Draw 1 or 0 for each element: 1 has the probability x, or p if p is given. The result has x's type.
+        """Draw 1 with probability x, or with probability p if p is given, and otherwise 0. The result has x's type.
 
         Raises ValueError for probabilities outside of 0 to 1.
 
@@ -44,11 +44,11 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
             return self.from_array(select.as_array(numbers < share).astype(self.array.dtype))
 
     def multinomial(self, num_samples: int, replacement: bool = False, *, generator: Any = None) -> TensorT:
-        """Draw `num_samples` places for each row of x; place i has probability x[i] / sum x.
+        """Draw `num_samples` indices for each row of x. Index i has the probability x[i] / sum x.
 
-        x holds weights of at least 0, in one row or several. With replacement=False no place repeats: the method takes
-        the places with the largest u^(1 / x), where u is a uniform draw. Raises ValueError unless enough weights are
-        above 0.
+        x holds weights of at least 0, in one row or several. With replacement=False no index is repeated: the method
+        takes the indices with the largest u^(1 / x), where u is a uniform draw. In this case, it raises ValueError if
+        fewer than `num_samples` weights are above 0.
 
         Example:
             >>> mn.tensor([0.0, 1.0]).multinomial(3, replacement=True)
