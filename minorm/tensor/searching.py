@@ -20,7 +20,7 @@ ARGUMENTS = {
 @documented(
     ARGUMENTS,
     sorted_sequence="numbers in ascending order along the last axis: a vector, or a row for each row of input",
-    input="the numbers to find places for, a Tensor or a number",
+    input="the numbers to search for, a Tensor or a number",
     side='"left" or "right", the same as right=False and right=True',
     sorter="integers that sort sorted_sequence along the last axis; None if it is sorted",
 )

@@ -1,10 +1,11 @@
 """Record BatchNorm's running statistics and the statistics of every training batch, to plot or examine them.
 
-A layer keeps only its running statistics, but the batch's statistics follow from them: after
+A layer stores only its running statistics, but the batch's statistics can be computed from them. The layer updates
 
     running = running * momentum + batch * (1 - momentum)
 
-batch = (new - old * momentum) / (1 - momentum). So watching needs no hook: it reads the buffers after each step.
+in each step, so batch = (new - old * momentum) / (1 - momentum). So watching needs no hook: it reads the buffers after
+each step.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class BatchNormWatch(Callback):
         return list(self._modules)
 
     def momentum(self, name: str) -> float:
-        """Return the share of the old running value that the layer keeps."""
+        """Return the layer's momentum: the weight of the old running value in the new one."""
         return float(self._modules[name].momentum)
 
     def step(self) -> None:
@@ -62,7 +63,7 @@ class BatchNormWatch(Callback):
             self._seen[name].append((mean.detach().clone(), var.detach().clone()))  # on a GPU this does not wait
 
     def on_train_batch_end(self, state: CallbackState) -> None:  # noqa: ARG002  it looks at the buffers
-        """Call `step`, as a callback."""
+        """Call `step` when the watch is a callback."""
         self.step()
 
     def running(self, name: str) -> tuple[Any, Any]:

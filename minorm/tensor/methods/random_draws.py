@@ -16,7 +16,7 @@ from minorm.tensor.shapes import Shapes, TensorT
 
 ARGUMENTS = DRAWN | {
     "p": "one probability for all; None takes the probabilities from x",
-    "num_samples": "the number of places for each row",
+    "num_samples": "the number of indices to draw for each row",
     "replacement": "True lets a place come more than once",
 }
 

@@ -32,7 +32,7 @@ REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "m
 
 ARGUMENTS = {
     "dim": AXIS,
-    "index": "integers, the places along `dim`",
+    "index": "integers, the indices along `dim`",
     "source": "the elements to write, with x's axes",
     "src": "the elements to write, a Tensor at least as long as index on every axis, of x's type",
     "scatter.src": "the elements to write, a Tensor at least as long as index on every axis, or a number",
@@ -40,10 +40,10 @@ ARGUMENTS = {
     "scatter.value": "a number to write, if src is None",
     "reduce": 'how to combine new elements with those of x: "add" or "multiply"; None replaces',
     "scatter_reduce.reduce": '"sum", "prod", "mean", "amax" or "amin"',
-    "include_self": "False leaves out x's elements at the places that get new ones",
+    "include_self": "False leaves out x's elements at indices that get new elements",
     "mask": "a bool Tensor; the two broadcast",
     "masked_scatter.source": "the elements to write, of x's type, in order; at least one for each True",
-    "indices": "a Tensor of places for each axis, or a bool mask for one or several axes; None selects a whole axis",
+    "indices": "a Tensor of indices for each axis, or a bool mask for one or several axes; None selects a whole axis",
     "values": "the elements to write, of x's type; they broadcast to x[indices]",
     "accumulate": "True adds them to x's elements, also if several go to one place",
     "alpha": "the factor of source",

@@ -1,10 +1,10 @@
-"""Describe the images of a run in its checkpoint: number, digest and file names of each part, and the images' path.
+"""Describe the images of a run in its checkpoint: the number, digest and file names of each part, and the path.
 
-The digest of arrays covers their bytes. The digest of a folder of pictures covers the files' names, labels and sizes,
-as decoding 100,000 pictures would take minutes. For other datasets only the number is known.
+The digest of arrays covers their bytes. The digest of a folder of pictures covers only the files' names, labels and
+sizes, because decoding 100,000 pictures would take minutes. For other datasets only the number is known.
 
-The names let a run keep its split when its folder has grown: old pictures stay in their part. A fifth of the new
-pictures of each class is drawn for validation, as at the start.
+Because of the names, a run keeps its split if its folder has grown: old pictures stay in their part. A fifth of the new
+pictures of each class is drawn for validation, as when the run began.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _known(dataset: Any) -> dict[str, Any]:
 
 
 def digest(dataset: Any) -> str | None:
-    """Return the SHA-256 of the dataset's contents; None if only reading all of it could give one."""
+    """Return the SHA-256 of the dataset's contents; return None if this would need to read every sample."""
     found = hashlib.sha256()
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if isinstance(inner, ImageFolder):
@@ -57,12 +57,12 @@ def digest(dataset: Any) -> str | None:
 
 
 def packed(names: list[str]) -> Any:
-    """Return the names of files as one array of bytes, so that a checkpoint states the memory that they take."""
+    """Return the names of files as one array of bytes. So a checkpoint's header says how much memory the names take."""
     return np.frombuffer(b"\0".join(map(os.fsencode, names)), np.uint8)
 
 
 def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of a part's files; None if the description has no names."""
+    """Return the names of a part's files; return None if the description has no names."""
     if FILES not in entry:
         return None
     raw = np.asarray(entry[FILES]).tobytes()
@@ -70,7 +70,10 @@ def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
 
 
 def known_before(found: Mapping[str, Any], now: Known) -> Known:
-    """Read the description of the images in a checkpoint; an older one has only its loader's number of images."""
+    """Read the description of the images in a checkpoint.
+
+    An older checkpoint has no description; the number of images is read from its loader's state.
+    """
     if "images" in found:
         return {part: entry(found["images"], part) for part in PARTS}
     train, validation = PARTS
@@ -98,7 +101,10 @@ def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> s
 
 
 def with_split_of_run(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
-    """Return the sets, split as when the run began if both are of one folder and that split is known."""
+    """Return the sets, split as when the run began.
+
+    If the sets are not parts of one folder, or the run's split is not known, they are returned unchanged.
+    """
     train, val = sets
     old = [unpacked(entry(images, part)) if images and entry(images, part) else None for part in PARTS]
     if None in old or not (isinstance(train, Subset) and isinstance(val, Subset)) or train.dataset is not val.dataset:
@@ -114,7 +120,10 @@ def with_split_of_run(images: Mapping[str, Any] | None, sets: Any, seed: int) ->
 
 
 def changes(before: Known, now: Known) -> list[str]:
-    """Return a sentence for each part that has changed, with names if known: `1,438 training images then, 1,500 now`"""
+    """Return a sentence for each part that has changed, such as `1,438 training images then, 1,500 now`.
+
+    The sentence has the names of added and removed files if they are known.
+    """
     said = []
     for part, name in zip(PARTS, ("training", "validation"), strict=True):
         old, new = before[part], now[part]
@@ -129,7 +138,7 @@ def changes(before: Known, now: Known) -> list[str]:
 
 
 def _moves(old: list[str] | None, new: list[str] | None) -> str:
-    """`2 added (a.png, b.png), 1 removed (c.png)`; "" if the names are the same or unknown."""
+    """Return `2 added (a.png, b.png), 1 removed (c.png)`, or "" if the names are the same or unknown."""
     if old is None or new is None:
         return ""
     added, removed = sorted({*new} - {*old}), sorted({*old} - {*new})

@@ -24,7 +24,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Outcome:
-    """A model's answers: index in the dataset, label and all probabilities of each image that could be read."""
+    """A model's answers: the index in the dataset, the label and all probabilities of each image that could be read."""
 
     indices: Array
     labels: Array
@@ -98,7 +98,7 @@ def pixels(dataset: Any, index: int) -> Array:
 
 
 def readable(dataset: Any) -> Iterator[int]:
-    """Yield the indices of a dataset's images, without broken files."""
+    """Yield the indices of those images of a dataset whose files are not broken."""
     folder = folder_of(dataset)
     for index in range(len(dataset)):
         if folder is None or not folder.broken or folder.path(int(dataset.indices[index])) not in folder.broken:

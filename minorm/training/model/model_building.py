@@ -1,9 +1,10 @@
 """Build a model from its name, FILE.py:FUNCTION or FILE.onnx; only code that the user names or trusts is run.
 
-A checkpoint names the function that built its model and the SHA-256 of the function's file, and a run's folder keeps a
-copy of that file. Both may come from a stranger, so the file is not run without consent: the user names
-FILE.py:FUNCTION, or passes `trust` to run the copy beside the checkpoint. A path in a checkpoint is never opened. The
-graph of an ONNX file is not code: its copy is read without consent, if it has the SHA-256 that the checkpoint says.
+A checkpoint names the function that built its model and the SHA-256 of the function's file. A run's folder has a copy
+of this file. The checkpoint and the copy may come from a stranger, so the file is run only with the user's consent: the
+user names FILE.py:FUNCTION, or passes `trust` to run the copy beside the checkpoint. A path in a checkpoint is never
+opened. The graph of an ONNX file is not code, so its copy is read without consent if its SHA-256 is the one in the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def said(code: Code) -> str:
 
 
 def read(model: str) -> Code | Graph | None:
-    """Read the file that `model` names; None for a model of `minorm.models`."""
+    """Read the file that `model` names; return None for a model of `minorm.models`."""
     if is_graph(model):
         return Graph.read(model)
     return Code.read(model) if is_file(model) else None
@@ -91,9 +92,10 @@ def build(
 
     sha256      the SHA-256 of the file, if `name` is FILE.py:FUNCTION or FILE.onnx
     keeps_head  whether the head of FILE.onnx stays as it is in the file
-    code        the code or graph that builds the model, in place of `name`; without it no code is run
+    code        the code or graph that builds the model, in place of `name`; if it is None, no code is run
 
-    Raises ValueError if the facts name a file and `code` is None, or if the code makes no model for such images.
+    Raises ValueError if the facts name a file and `code` is None, or if the code does not build a model for images of
+    this size.
     """
     if isinstance(code, Graph):
         return code.build(channels, size, classes, keeps_head)
@@ -136,14 +138,14 @@ def checked(found: Any, path: str) -> dict[str, Any]:
 def trusted(
     found: Mapping[str, Any], path: str, model: str | None = None, trust: bool = False, max_bytes: int | None = None
 ) -> Code | Graph | None:
-    """Return the file that builds the model of the checkpoint at `path`; None for a model of `minorm.models`.
+    """Return the file that builds the model of the checkpoint at `path`; return None for a model of `minorm.models`.
 
     model      the user's own FILE.py:FUNCTION or FILE.onnx, used in place of the checkpoint's copy
     trust      whether the copy of the code in the checkpoint's folder may be run
     max_bytes  the most bytes that an ONNX model may have; None is the usual limit
 
-    Raises UntrustedCode if the model is built by code and neither `model` nor `trust` allows it; raise ValueError if
-    its graph is missing. Nothing is run here.
+    Raises UntrustedCode if code builds the model, and neither `model` nor `trust` allows this code. Raises ValueError
+    if the file of the model's graph is missing. No code is run here.
     """
     if model is not None and is_file(model):
         return Code.read(model)
@@ -175,7 +177,10 @@ def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: in
 
 
 def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
-    """Return the folder's file that the facts name; None for another SHA-256, for a link, or if the name is a path."""
+    """Return the copy of the code in the folder.
+
+    Return None if it is missing, has another SHA-256 than the facts say, or is a link, or if its name is a path.
+    """
     file, function = split(found["name"])
     if not COPY.fullmatch(file):
         return None
@@ -187,7 +192,11 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
 
 
 def _check_file(found: Mapping[str, Any], path: str) -> None:
-    """Check a model's facts: the name of a function for code, a name without a folder for a graph, and the SHA-256."""
+    """Check the facts of a model that a file builds.
+
+    Code must have a function's name, a graph's name must have no folder, the images must not be too large, and there
+    must be a SHA-256.
+    """
     if is_graph(found["name"]):
         if not NAME.fullmatch(found["name"]):
             raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")

@@ -1,4 +1,4 @@
-"""Train the graph of any ONNX file, FILE.onnx, as a model, with its weights and a head for the classes.
+"""Train the graph of an ONNX file as a model. The model has the weights of the file and a head for the classes.
 
 A run's folder keeps a copy of the file, so a checkpoint needs no other folder. A graph is not code, and
 `minorm.onnx.load` limits its size, so building it needs no trust.
@@ -42,7 +42,7 @@ class Graph:
     def read(
         cls, path: str, max_bytes: int | None = None, external_root: str | None = None, copied: bool = False
     ) -> Graph:
-        """Read the file at the path; `copied` is True for a run's copy, which may not be a symbolic link."""
+        """Read the file at the path. If `copied` is True, the file is a run's copy and must not be a symbolic link."""
         from minorm.onnx.loading.exchange import classifier
 
         with opening.regular(path, "init", follow=not copied):
@@ -77,7 +77,7 @@ class Graph:
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """The scaling of pixels from the file's metadata; None if it is missing or cannot be read."""
+        """The scaling of pixels in the file's metadata. It is None if the scaling is missing or malformed."""
         return file_preprocessing.read(self.classifier.metadata)
 
     @property

@@ -17,7 +17,7 @@ SMALLEST_WEIGHT = 2  # bytes: a weight has at least 16 bits
 
 
 class Counted(nn.Module):
-    """A layer without parameters that knows how many it would have."""
+    """A layer that has no parameters; it only stores how many parameters the real layer would have."""
 
     def __init__(self, count: int = 0) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ class _InFloat32(Module):
     """A loss computed in float32, whatever type the outputs are stored in."""
 
     def forward(self, outputs: Any, targets: Tensor) -> Tensor:
-        """Return the loss; for outputs that are not a Tensor the loss itself raises the error."""
+        """Return the loss. If the outputs are not a Tensor, the loss raises its usual error."""
         forward: Any = super().forward
         if not isinstance(outputs, Tensor) or outputs.dtype != dtypes.bfloat16:
             return forward(outputs, targets)

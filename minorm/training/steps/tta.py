@@ -25,13 +25,13 @@ def _vflip(x: Tensor) -> Iterator[Tensor]:
 
 
 def _rotations(x: Tensor) -> Iterator[Tensor]:
-    """Yield the images turned by quarters."""
+    """Yield the images turned by 0, 1, 2 and 3 quarter turns."""
     turned = x.transpose(2, 3)
     yield from (x, turned.flip((2,)), x.flip((2, 3)), turned.flip((3,)))
 
 
 def _crops(x: Tensor) -> Iterator[Tensor]:
-    """Yield the whole images, and their corners and middles, enlarged to the size of the whole."""
+    """Yield the whole images, and then the four corners and the middle of each image, enlarged to the full size."""
     yield x
     height, width = (max(1, round(length * CROP)) for length in x.shape[2:])
     down, right = x.shape[2] - height, x.shape[3] - width
@@ -53,7 +53,7 @@ VIEWS: dict[str, Callable[[Tensor], Iterator[Tensor]]] = {
     gives_probabilities="True for a model that ends in a softmax",
 )
 class TTA(Module):
-    """log(mean of softmax(model(view)) over the views of each image): the model's average answer.
+    """A model that returns log(mean of softmax(model(view))) over several views of each image.
 
     The result can be used as logits: its softmax is the mean of the probabilities. So a TTA can be given to `evaluate`,
     `predict` and other functions in place of a model. Raises ValueError for an unknown view, and for quarter turns of
@@ -92,7 +92,7 @@ class TTA(Module):
         return wide if self.gives_probabilities else F.softmax(wide, dim=1)
 
     def _seen(self, x: Tensor) -> list[Tensor]:
-        """Return all combinations of the views of these images."""
+        """Return all views of the images. If there are several kinds of views, return all combinations."""
         found = [x]
         for name in self.views:
             found = [view for image in found for view in VIEWS[name](image)]
