@@ -1,4 +1,4 @@
-"""Finds out for `minorm check` whether minorm runs a model, the checker accepts it, and onnxruntime agrees.
+"""Finds out whether minorm runs a model, whether the checker accepts the model, and whether onnxruntime agrees.
 
 The inputs of the model are guessed. If the model fails on a guess, the guess may be at fault, so the next guess is
 tried. If minorm and onnxruntime both fail on every guess, the verdict is that nothing was run.

@@ -1,8 +1,8 @@
 """`minorm conform` tells which runtimes compute normalizations as ONNX says.
 
 It tests all normalizations, or those in a file. It runs minorm, onnxruntime, onnx's reference evaluator, PyTorch, and
-up to twelve other runtimes if they are installed. Each runtime has its own process: if it crashes or hangs, its verdict
-says so, and the command goes on.
+up to twelve other runtimes if they are installed. Each runtime runs in a separate process. If the runtime crashes or
+hangs, its verdict says so, and the command goes on.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def open_model(
     allowed    the code that may be run to build a checkpoint's model
     max_bytes  the memory that an ONNX model may take
     external_root  a folder to which links to an ONNX model's weights may lead
-    dtype      the type to compute in; None is the type in the file
+    dtype      the type to compute in; None means the type in the file
     """
     path = weights_file(given)
     if _is_checkpoint(path):

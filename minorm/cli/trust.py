@@ -53,7 +53,7 @@ def of(args: argparse.Namespace, model: str | None) -> Trust:
 
 
 def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | None:
-    """Return the code that builds the model of the checkpoint at `path`; None for a model of `minorm.models`.
+    """Return the code that builds the model of the checkpoint at `path`; return None for a model of `minorm.models`.
 
     Raises UsageError if the user has not allowed that code; the message has the command line that would allow it.
     """

@@ -29,7 +29,7 @@ def ahead(
 ) -> Iterator[Any]:
     """Yield the results of the tasks in order; up to `depth` tasks are started ahead.
 
-    timeout  the most seconds to wait for a result; 0 for no limit
+    timeout  the most seconds to wait for a result; 0 means no limit
     start    called as start(worker) in each thread before its first task
     turn     a function that returns a context manager; a thread takes and runs each task in `with turn()`
 
@@ -84,7 +84,7 @@ def _result(future: Future[Any], timeout: float) -> Any:
 
 
 def _next(jobs: Any, over: weakref.ref[threading.Event]) -> tuple[Task, Future[Any]] | None:
-    """Return the next job; None if there will be no more."""
+    """Return the next job; return None if there are no more jobs."""
     while True:
         try:
             job: tuple[Task, Future[Any]] | None = jobs.get(timeout=PATIENCE)

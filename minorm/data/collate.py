@@ -141,7 +141,7 @@ def _stack(leaves: Sequence[Any], place: str) -> Any:
 
 
 def _detached(leaf: Any) -> Any:
-    """Return a PyTorch tensor without its graph, because NumPy refuses one with a graph."""
+    """Return a PyTorch tensor without its graph, because NumPy refuses tensors that have a graph."""
     return leaf.detach() if hasattr(leaf, "detach") else leaf
 
 

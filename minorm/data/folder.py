@@ -73,7 +73,8 @@ class ImageFolder(Shown):
 
     Pictures in a format that cannot be read, such as a.heic, are left out, with a warning unless skip_broken=True.
     Raises ValueError, which names the folder, if there are no pictures, if a class has no pictures, or if `classes`
-    lacks a folder's name. A picture is read only when it is used. If it is broken, BrokenImage names its file.
+    lacks a folder's name. A picture is read only when it is used. If the picture is broken, BrokenImage is raised, with
+    the file's name.
 
     Example:
         >>> import os, tempfile
@@ -224,7 +225,7 @@ class ImageFolder(Shown):
 
 
 def _listed(root: str, found: dict[str, list[str]], classes: list[str]) -> tuple[list[str], Array]:
-    """Return all files, and the label of each."""
+    """Return all files, and a label for each file."""
     places = {name: label for label, name in enumerate(classes)}
     if unknown := [name for name in found if name not in places]:
         raise ValueError(f"ImageFolder: {quoted(os.path.join(root, unknown[0]))} is a class that the training images "

@@ -197,7 +197,7 @@ class DataLoader(Checked):
         self._place = (epoch + 1, 0)
 
     def _results(self, tasks: Iterator[Callable[[], Any]], turns: Turns | None) -> Generator[Any, None, None]:
-        """Yield the results of the tasks in order; workers, if there are any, run the tasks ahead."""
+        """Yield the results of the tasks in order. If there are workers, they run the tasks ahead."""
         if turns is None:
             yield from (task() for task in tasks)
             return

@@ -1,4 +1,4 @@
-"""Reads arrays of numbers in an .npz archive: first the header of each array, then its numbers piece by piece.
+"""Reads arrays of numbers in an .npz archive: first each array's header, and then its numbers piece by piece.
 
 numpy.load is not used: it allocates an array before it checks that the file has enough bytes, and it raises errors of
 many kinds.

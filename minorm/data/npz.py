@@ -156,7 +156,7 @@ def _check_labels(part: str, y: Stored, count: int, least: str = "") -> None:
 
 
 def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
-    """Raise ValueError for numbers out of range; `found` has the least and the greatest number of each array."""
+    """Raise ValueError for numbers out of range; `found` has the smallest and the largest number of each array."""
     for part in ("train", "test"):
         x, low, high = found[f"x_{part}"]
         if not (isfinite(low) and isfinite(high)):

@@ -37,7 +37,7 @@ class Layout(NamedTuple):
 
 
 def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
-    """Return the splits of a folder; `classes` are the classes of an existing model; None if there is no model.
+    """Return the splits of a folder. `classes` are the classes of an existing model, or None if there is no model.
 
     Raises ValueError if two folders are the same split, or if there are classes beside splits and there is no train.
     """

@@ -101,7 +101,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 )
 @checked
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """result[k][i0, i1, ...] = tensors[k][ik]: coordinate k of each point of a grid.
+    """Return the coordinates of a grid's points: result[k][i0, i1, ...] = tensors[k][ik].
 
     Example:
         >>> down, across = mn.meshgrid(mn.tensor([1, 2]), mn.tensor([3, 4, 5]))
@@ -132,7 +132,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 )
 @checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Multiply a and b, and sum over the axes `dims` of both; the other axes of a come first, then the other axes of b.
+    """Multiply a and b, and sum over their axes `dims`. The result has first the other axes of a, then those of b.
 
     Raises ValueError for axes of different lengths.
 
@@ -237,7 +237,7 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
 @documented(OTHER, input="a Tensor or a number")
 @checked
 def maximum(input: Any, other: Any) -> Tensor:
-    """max(input, other), element by element; NaN if either element is NaN.
+    """max(input, other), element by element. The result is NaN if either element is NaN.
 
     Example:
         >>> mn.maximum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
@@ -251,7 +251,7 @@ def maximum(input: Any, other: Any) -> Tensor:
 @documented(OTHER, input="a Tensor or a number")
 @checked
 def minimum(input: Any, other: Any) -> Tensor:
-    """min(input, other), element by element; NaN if either element is NaN.
+    """min(input, other), element by element. The result is NaN if either element is NaN.
 
     Example:
         >>> mn.minimum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))

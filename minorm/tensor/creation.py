@@ -113,8 +113,7 @@ def from_dlpack(source: Any) -> Tensor:
 )
 @checked
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Return `data` as a Tensor; copy it only if its type or device must change, or if it is neither a Tensor nor an
-    array.
+    """Return `data` as a Tensor. A Tensor or an array is copied only if its type or device must change.
 
     Example:
         >>> x = mn.zeros(2)

@@ -227,7 +227,7 @@ class InPlace:
         return self
 
     def _overwrite(self, function: Any, values: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Set the array to function(*values); if the function is a sum, add the other value in place."""
+        """Set the array to function(*values). If the function is a sum, add the second value in place."""
         kernels = select.backend(self.array)
         if function is elementwise.Add and values[0] is self and not select.overlap(self.array, values[1].array):
             kernels.elementwise.accumulate(self.array, values[1].array)

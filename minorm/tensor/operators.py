@@ -25,7 +25,7 @@ ARGUMENTS = OTHER | {
 
 @documented_methods(ARGUMENTS)
 class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor defines __hash__
-    """Arithmetic, functions of each element, comparisons."""
+    """Methods for arithmetic, functions of each element and comparisons."""
 
     __slots__ = ()
 
@@ -223,7 +223,7 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
 
 
 def compare(relation: str, a: Any, b: Any) -> Any:
-    """Return a Tensor of bools: the relation of each pair of elements."""
+    """Return a Tensor of bools that says for each pair of elements whether the relation holds."""
     return elementwise.Compare.apply(*operands(relation, a, b), relation=relation)
 
 

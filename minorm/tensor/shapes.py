@@ -90,7 +90,7 @@ class Shapes(Generic[TensorT]):
     view = reshape
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> TensorT:
-        """Join the axes start_dim to end_dim, both included, into one.
+        """Join the axes from start_dim to end_dim (included) into one axis.
 
         Example:
             >>> mn.zeros(2, 3, 4).flatten(1).shape
@@ -240,7 +240,7 @@ class Shapes(Generic[TensorT]):
         return self.split(-(-length // chunks) if length else [0] * chunks, dim)
 
     def unbind(self, dim: int = 0) -> tuple[TensorT, ...]:
-        """Return the slices along `dim`, without that axis."""
+        """Return the slices along `dim`. The slices do not have this axis."""
         before = (slice(None),) * axis_of("unbind", dim, self)
         return tuple(self[(*before, i)] for i in range(self.shape[dim]))
 

@@ -364,9 +364,9 @@ class Tensor(Methods["Tensor"]):
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad or, if given, of every leaf in `inputs`.
+        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
-        Raises RuntimeError if nothing requires grad, or if `gradient` is missing and x has more than one element.
+        If `inputs` are given, only their gradients are computed. Raises RuntimeError if nothing requires grad, or if `gradient` is missing and x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)

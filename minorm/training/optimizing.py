@@ -102,8 +102,8 @@ def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> 
 def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
     """Prepare the model for an epoch, counted from 0.
 
-    A model with `qat` changes in the last quarter of the epochs, so that `convert` can use it: BatchNorm normalizes
-    with its running statistics, and these statistics and the scales of activations stay constant.
+    In the last quarter of the epochs, a model with `qat` is prepared for `convert`: BatchNorm normalizes with its
+    running statistics, and these statistics and the scales of activations stay constant.
     """
     if isinstance(model, QATModel) and epoch >= first_frozen(epochs):
         freeze_bn_stats(model)

@@ -168,7 +168,7 @@ class Run:
         other_images  whether the run may go on if its images have changed. Old pictures stay in training or validation,
                       and a fifth of the new pictures of each class is used for validation
         code          the code, already read and allowed by the user, in place of `model` and `trust`
-        epochs        a number of epochs that replaces the one in the settings, with which a finished run can go on too.
+        epochs        a number that replaces the number of epochs in the settings, so that a finished run can go on too.
                       The learning rate goes on as in a run with this number of epochs, and `early_stopping` counts from
                       the current epoch
         graph         the argument `graph` of a new run

@@ -1,4 +1,4 @@
-"""`--input NAME=VALUE`: the value of an input for which random numbers or zeros are unsuitable."""
+"""`--input NAME=VALUE` gives an input a value if random numbers or zeros are unsuitable."""
 
 from __future__ import annotations
 

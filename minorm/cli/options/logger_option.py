@@ -1,4 +1,4 @@
-"""`--logger`: a tracker that gets the numbers of each epoch, in addition to log.csv."""
+"""`--logger` names a tracker, which gets the numbers of each epoch in addition to log.csv."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def sentences(training: Run) -> Iterator[str]:
 
 
 def scale(args: argparse.Namespace) -> None:
-    """Convert --mean and --std to pixels from 0 to 1, as Settings have them."""
+    """Convert --mean and --std to the scale of Settings, in which pixels are from 0 to 1."""
     if args.pixel_range is None:
         return
     white = float(args.pixel_range)

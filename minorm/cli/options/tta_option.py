@@ -1,4 +1,4 @@
-"""`--tta hflip`: averages the probabilities over several views of each image."""
+"""`--tta hflip` averages the probabilities over several views of each image."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def left_out(sets: Iterable[Any]) -> list[str]:
 
 
 def skipped(sets: Iterable[Any]) -> list[str]:
-    """Return a line for each of the first ten broken pictures, and a line with the number of further ones."""
+    """Return a line for each of the first ten broken pictures, and a line with the number of other broken pictures."""
     broken: dict[str, str] = {}
     for folder in filter(None, map(folder_of, sets)):
         broken |= folder.broken

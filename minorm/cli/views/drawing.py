@@ -37,7 +37,7 @@ class Box:
 
 
 def cut(text: str, most: int = LONGEST) -> str:
-    """Return the printable text; if it has more than `most` letters, leave out its middle."""
+    """Return the text with printable characters only. If it has more than `most` letters, leave out its middle."""
     shown = printable(text)
     return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[1 + most // 2 - most :]}"
 

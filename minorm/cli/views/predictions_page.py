@@ -21,7 +21,7 @@ MAX_BROKEN_NAMED = 100  # broken files named on the page
 
 
 class PredictionsPage:
-    """Collects rows one by one, and keeps the least certain ones."""
+    """Collects rows one by one, and keeps the least certain predictions."""
 
     def __init__(self, model: str) -> None:
         self.model = model

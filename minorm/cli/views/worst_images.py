@@ -66,7 +66,7 @@ def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) ->
 
 
 def overlaid(image: Array, heat: Array) -> Array:
-    """Return the image in grey, coloured orange where `heat` (0 to 1) is high, as 3 x height x width."""
+    """Return the image in grey, coloured orange where `heat` (0 to 1) is high. The result is 3 x height x width."""
     grey = image.astype(np.float64).mean(0)
     share = MOST * heat
     return np.rint((1 - share) * grey + share * ORANGE[:, None, None]).astype(np.uint8)

@@ -42,7 +42,7 @@ def share(name: str, argument: str, value: Any, kind: str = "a number") -> float
 
 
 def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
-    """Return one int, or (vertical, horizontal), as two ints."""
+    """Return (vertical, horizontal) as two ints; one int is used for both."""
     both = (value, value) if is_int(value) else _listed(value)
     if len(both) != 2 or not all(is_int(item) and item >= least for item in both):
         raise ValueError(f"{name}: {argument}={value!r}; expected an int of at least {least}, or two of them")
@@ -79,7 +79,7 @@ def point(name: str, argument: str, value: Any) -> tuple[float, float] | None:
 
 
 def one_number(name: str, argument: str, value: Any) -> Any:
-    """Return a number as it is; NaN and infinity are numbers, too."""
+    """Check that the value is a number, and return it. NaN and infinity are numbers too."""
     if not isinstance(value, (int, float, np.number, np.bool_)) or np.iscomplexobj(value):
         raise ValueError(f"{name}: {argument}={value!r}; expected a number")
     return value

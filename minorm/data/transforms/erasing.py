@@ -66,7 +66,7 @@ class RandomErasing(ImageTransform):
         return found
 
     def _values(self, images: Array) -> Any:
-        """Return C numbers or one number, in a shape that broadcasts with an image; None for random values."""
+        """Return C numbers or one number, in a shape that broadcasts with an image; return None for random values."""
         if isinstance(self.value, str):
             check_floats("RandomErasing: value='random'", images)
             return None

@@ -154,7 +154,7 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
 
 
 def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
-    """Return how an axis and a window that starts at `first` overlap: as a slice of the window and one of the axis."""
+    """Return the overlap of an axis with a window that starts at `first`: (slice of the window, slice of the axis)."""
     begin = max(first, 0)
     end = max(begin, min(first + count, length))
     return slice(begin - first, end - first), slice(begin, end)

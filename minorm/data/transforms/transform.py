@@ -54,7 +54,7 @@ def check_floats(name: str, images: Array) -> None:
 def drawn_sides(
     area: int, scale: tuple[float, float], ratio: tuple[float, float], generator: Generator
 ) -> tuple[int, int]:
-    """Draw the two sides of a window.
+    """Draw the lengths of a window's two sides.
 
     `scale` is the range of the window's share of the area, and `ratio` is the range of (first side / second side).
     """

@@ -1,4 +1,4 @@
-"""Functions of each element, and arithmetic by name. Arguments are PyTorch's."""
+"""Functions of each element, and arithmetic by name. The arguments are those of PyTorch."""
 
 from __future__ import annotations
 
@@ -166,11 +166,11 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return self + tensor1 / tensor2 * value
 
     def maximum(self, other: Any) -> TensorT:
-        """The larger element of each pair; NaN if either element is NaN."""
+        """The larger element of each pair. The result is NaN if either element is NaN."""
         return elementwise.Maximum.apply(*operands("maximum", self, other))
 
     def minimum(self, other: Any) -> TensorT:
-        """The smaller element of each pair; NaN if either element is NaN."""
+        """The smaller element of each pair. The result is NaN if either element is NaN."""
         return elementwise.Minimum.apply(*operands("minimum", self, other))
 
     # Functions of one number
@@ -187,11 +187,11 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
     arctan = atan
 
     def log1p(self) -> TensorT:
-        """log(1 + x), which keeps its digits for small x too."""
+        """log(1 + x), which is accurate for small x too."""
         return elementary.Log1p.apply(as_float(self))
 
     def expm1(self) -> TensorT:
-        """e^x - 1, which keeps its digits for small x too."""
+        """e^x - 1, which is accurate for small x too."""
         return elementary.Expm1.apply(as_float(self))
 
     def tanh(self) -> TensorT:
@@ -243,7 +243,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return 2 ** as_float(self)
 
     def sinh(self) -> TensorT:
-        """The hyperbolic sine, (e^x - e^-x) / 2, computed with expm1, so it keeps its digits for small x too."""
+        """The hyperbolic sine: (e^x - e^-x) / 2. It is computed with expm1, so it is accurate for small x too."""
         x = as_float(self)
         return (elementary.Expm1.apply(x) - elementary.Expm1.apply(-x)) / 2
 

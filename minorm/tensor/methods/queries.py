@@ -60,7 +60,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     @property
     def grad_fn(self) -> Any:
-        """The Function that computed x; None for a leaf."""
+        """The Function that computed x. It is None for a leaf."""
         return self.creator
 
     @property

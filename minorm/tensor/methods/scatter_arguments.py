@@ -26,7 +26,7 @@ def line_of_places(operation: str, index: Any, axes: int | None = 1) -> None:
 def to_write(operation: str, src: Any, value: Any) -> Any:
     """Return src, or value if src is None.
 
-    Raises TypeError if both or neither are given, or if the given one is neither a Tensor nor a number.
+    Raises TypeError if both or none of them are given, or if the given one is neither a Tensor nor a number.
     """
     if (src is None) == (value is None):
         both = "None" if src is None else "given"

@@ -21,7 +21,7 @@ SIDES = {"left", "right"}
 
 
 def shorter_side(train: Subset) -> int | None:
-    """Return the median of the pictures' shorter sides, in pixels; None if no size can be read."""
+    """Return the median of the pictures' shorter sides, in pixels; return None if no size can be read."""
     sides = []
     for path in map(train.dataset.path, _sample(train, MEASURED)):
         try:

@@ -1,9 +1,9 @@
 """Choose settings that you do not give, so that they fit your own images, and say why each one was chosen.
 
-    epochs       enough for STEPS steps, so a few images are seen more often than many
+    epochs       enough epochs for STEPS steps, so that a few images are seen more often than many
     batch size   smaller for few images
     image size   the largest of SIZES such that half of the pictures are at least this large
-    transforms   large images are cropped at random, small ones are shifted; pictures in colour are mirrored
+    transforms   large images are cropped at random, small images are shifted, and pictures in colour are mirrored
 
 The digits, MNIST, Fashion-MNIST and CIFAR-10 keep the settings of settings.py. Arrays are not transformed: they may be
 spectra or maps, and mirroring would change their meaning.

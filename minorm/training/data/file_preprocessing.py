@@ -1,6 +1,6 @@
 """Read and write the classes and the scaling of pixels in an ONNX file's metadata.
 
-Files of Ultralytics are read as well: `names`, as `{0: 'cat', 1: 'dog'}`, and `imgsz`, as `[224, 224]`.
+Files of Ultralytics are read too. They have `names`, such as `{0: 'cat', 1: 'dog'}`, and `imgsz`, such as `[224, 224]`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def classes(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _literal(metadata: Mapping[str, Any], key: str) -> Any:
-    """Return an entry that is a Python literal, read without running code; None if there is no such entry."""
+    """Return an entry that is a Python literal, read without running code; return None if there is no such entry."""
     text = metadata.get(key)
     if not isinstance(text, str) or len(text) > LONGEST:
         return None

@@ -81,7 +81,7 @@ def known_before(found: Mapping[str, Any], now: Known) -> Known:
 
 
 def entry(images: Mapping[str, Any], part: str) -> Any:
-    """Return a checkpoint's description of a part; None if the part is not described."""
+    """Return a checkpoint's description of a part; return None if the part is not described."""
     return images.get(part, images.get(OLD_NAMES.get(part, part)))
 
 
@@ -151,7 +151,7 @@ def _some(names: list[str]) -> str:
 
 
 def _names(dataset: Any) -> list[str] | None:
-    """Return the file names of a folder of pictures, or of a part of it; None for other datasets."""
+    """Return the file names of a folder of pictures, or of a part of the folder; return None for other datasets."""
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if not isinstance(inner, ImageFolder):
         return None

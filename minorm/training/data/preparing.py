@@ -277,7 +277,7 @@ def balanced(labels: Array, classes: int) -> Array:
 
 
 def _mean_and_std(train: Any) -> tuple[list[float], list[float]]:
-    """Return the mean and standard deviation of each channel, in float64; 1,000 images are read at a time."""
+    """Return the mean and standard deviation of each channel in float64. Images are read 1,000 at a time."""
     sums: list[Array] = []
     count = 0
     for start in range(0, len(train), 1000):

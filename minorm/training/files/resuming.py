@@ -31,7 +31,7 @@ def code_of(
 ) -> Code | Graph | None:
     """Return the code that builds the checkpoint's model, after checking the code's SHA-256. No code is run here.
 
-    agreed  the code that the user has seen and allowed: these bytes are used even if the file has changed since
+    agreed  the code that the user has seen and allowed. These bytes are used even if the file has changed meanwhile
 
     Raises UntrustedCode if the user has not allowed the code. Raises ValueError if `model` or `agreed` differs from the
     code with which the checkpoint was trained.

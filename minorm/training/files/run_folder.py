@@ -88,7 +88,7 @@ def _folders() -> set[str]:
 
 
 def _lock(path: str, out: str) -> int | None:
-    """Open and lock the file at the path, and return its descriptor; None if the system or disk has no locks."""
+    """Open and lock the file at the path, and return its descriptor; return None if the system or disk has no locks."""
     if not atomic.LOCKS:
         return None
     while True:

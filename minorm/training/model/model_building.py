@@ -179,7 +179,7 @@ def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: in
 def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
     """Return the copy of the code in the folder.
 
-    Return None if it is missing, has another SHA-256 than the facts say, or is a link, or if its name is a path.
+    Return None if the copy is missing, is a link, or has another SHA-256 than the facts say, or if its name is a path.
     """
     file, function = split(found["name"])
     if not COPY.fullmatch(file):

@@ -82,7 +82,7 @@ class Graph:
 
     @property
     def classes(self) -> list[str]:
-        """The names of the classes; an empty list if the file has no names."""
+        """The names of the classes. The list is empty if the file has no names."""
         return file_preprocessing.classes(self.classifier.metadata)
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
