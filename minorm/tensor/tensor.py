@@ -366,7 +366,8 @@ class Tensor(Methods["Tensor"]):
     ) -> None:
         """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
-        If `inputs` are given, only their gradients are computed. Raises RuntimeError if nothing requires grad, or if `gradient` is missing and x has more than one element.
+        If `inputs` is given, only the gradients of these leaves are added. Raises RuntimeError if nothing requires grad,
+        or if `gradient` is missing and x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
