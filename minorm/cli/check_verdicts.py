@@ -106,7 +106,7 @@ class _Accepted(Iterator[Any]):
             self.refused.append(args)
 
     def verdict(self, path: str, seconds: float) -> Verdict:
-        """Return minorm's verdict in the case that it ran on no guess."""
+        """Return minorm's verdict if minorm ran on none of the guesses."""
         from minorm.onnx.checking import sandbox
         from minorm.onnx.exporting import examples
 

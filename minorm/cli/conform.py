@@ -54,7 +54,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the cells; return 1 if a cell of minorm is wrong or a runtime could not run."""
+    """Print the results of all cases; return 1 if a result of minorm is wrong or a runtime could not run."""
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
@@ -145,7 +145,7 @@ def _by_version(cells: list[Cell], names: list[str]) -> Any:
 
 
 def _by_runtime(cells: list[Cell], names: list[str]) -> Any:
-    """Return a table with a row for each runtime: its counts, and the operators that it computes wrongly."""
+    """Return a table with a row for each runtime: counts, and the operators that the runtime computes wrongly."""
     table = _table("runtime", "cells", "wrong in")
     for name in names:
         of = [cell for cell in cells if cell.runtime == name]

@@ -1,4 +1,4 @@
-"""`minorm doctor` finds faults in a trained model's normalizations, and says why they matter and how to mend them."""
+"""`minorm doctor` finds faults in a trained model's normalizations, and says why they matter and what mends them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; return 1 if one is more severe than a note."""
+    """Print the findings; return 1 if a finding is more severe than a note."""
     from minorm.diagnosis import diagnose
 
     _check(args)
@@ -114,7 +114,7 @@ class _Patient:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together."""
+    """Raise UsageError if options contradict each other."""
     if (args.fix is None) != (args.out is None):
         raise UsageError(
             "--fix and --out FILE need each other: --fix says what to correct, and --out where to write the corrected "

@@ -148,7 +148,7 @@ def _images_and_remarks(chosen: Chosen, split: str, given: str | None) -> tuple[
 
 
 def _remark_on_training_images(chosen: Chosen, given: str | None) -> list[str]:
-    """Return a list with a remark if the run was trained on these images, else an empty list."""
+    """Return a list with a remark if the run was trained on these images. Otherwise return an empty list."""
     there = (chosen.known or {}).get(PATH)
     if given is None or there is None or os.path.realpath(given) != os.path.realpath(there):
         return []

@@ -56,7 +56,7 @@ class Source:
 
     @property
     def image_type(self) -> Any:
-        """The type of images for the model: the type of its weights, or the declared type of a graph's input."""
+        """The type that images must have: the type of the model's weights, or the declared type of a graph's input."""
         if self.kind != "onnx":
             parameters = () if self.model is None else self.model.parameters()  # None: built later, for its images
             return next((p.dtype for p in parameters if p.ndim > 1), mn.float32)
@@ -89,7 +89,7 @@ class Source:
         return parts.get("images") if parts is not None and same else None
 
     def write(self, path: str) -> None:
-        """Write the model with its present weights as a file of the same kind as the opened one."""
+        """Write the model with its present weights as a file of the same kind as the opened file."""
         if self.kind == "onnx":
             import minorm.onnx
 

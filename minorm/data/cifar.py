@@ -49,7 +49,7 @@ def _find(folder: str) -> str:
 
 
 def _read(path: str) -> Array:
-    """Return the records of one file, uint8, N x 3073."""
+    """Return the records of one file as uint8 of shape N x 3073."""
     with regular(path, "load_cifar10") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0 or size % RECORD or size > MOST * RECORD:

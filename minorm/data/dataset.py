@@ -116,7 +116,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         return self._scaled([array[index] for array in self.arrays])
 
     def batch(self, indices: Array) -> tuple[Any, ...]:
-        """Return the samples at these positions, each array in one copy."""
+        """Return the samples at these positions; make one copy of each array."""
         # NumPy's take accepts only intp, which has 32 bits in a browser.
         places = np.asarray(indices).astype(np.intp, copy=False, casting="same_kind")
         return self._scaled([array.take(places, axis=0) for array in self.arrays])
@@ -175,7 +175,7 @@ class ConcatDataset(Dataset[Any]):
 
     @property
     def datasets(self) -> list[Any]:
-        """The datasets in their order; you may assign other datasets."""
+        """The datasets in their order. You may assign other datasets."""
         return self._datasets
 
     @datasets.setter
@@ -217,7 +217,7 @@ class Subset(Dataset[Any]):
 
     @property
     def indices(self) -> Array:
-        """The positions of the samples in the dataset; you may assign other positions."""
+        """The positions of the samples in the dataset. You may assign other positions."""
         return self._indices
 
     @indices.setter

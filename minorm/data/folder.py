@@ -1,4 +1,4 @@
-"""Reads pictures from one folder for each class: lists names once, and decodes pictures when a batch needs them.
+"""Reads pictures from one folder for each class. Names are listed once; pictures are decoded when a batch needs them.
 
     images/cat/001.jpg
     images/dog/002.png
@@ -42,7 +42,7 @@ TORCHVISIONS = {
 
 
 class Derived:
-    """An attribute that is computed when it is read; a subclass may assign a value in its place."""
+    """An attribute that is computed when it is read. A subclass may assign a value instead."""
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
         self.compute, self.__doc__ = compute, compute.__doc__
@@ -132,7 +132,7 @@ class ImageFolder(Shown):
         return made if name == "root" else {**made, "left_out": self.left_out, "notes": self.notes}
 
     def _found(self) -> dict[str, list[str]]:
-        """Return a dict from class name to the paths of its pictures below root, in order."""
+        """Return a dict from each class name to the sorted paths of its pictures, relative to root."""
         return pictures_by_class(self.root, self.left_out)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -181,7 +181,7 @@ class ImageFolder(Shown):
         return os.path.join(self.root, self.files[index])
 
     def batch(self, indices: Array) -> Any:
-        """Return the pictures and labels at these positions; with skip_broken=True broken pictures are left out."""
+        """Return the pictures and labels at these positions. With skip_broken=True, broken pictures are left out."""
         if self.transform is not None or self.target_transform is not None:
             found: list[Any] = []
             self._whole(indices, lambda index: found.append(self[index]))

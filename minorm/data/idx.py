@@ -66,7 +66,7 @@ def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
 
 
 def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool = True) -> Array:
-    """Read the array; the whole file has `room` bytes, or at most `room` bytes if `exact` is False."""
+    """Read the array. The whole file has `room` bytes or, if `exact` is False, at most `room` bytes."""
     start = file.read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES or not 1 <= start[3] <= 32:
         raise ValueError(f"not an IDX file: it starts with {start!r}; expected two zeros, a type and a number of axes")
@@ -134,7 +134,7 @@ def load_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDat
 def load_fashion_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 in 0 to 1.
 
-    The files have the same names and sizes as those of MNIST, see `load_mnist`. Labels are int64.
+    The files have the same names and sizes as those of MNIST (see `load_mnist`). Labels are int64.
 
     Example:
         >>> import tempfile

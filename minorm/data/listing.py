@@ -1,7 +1,7 @@
-"""Lists the pictures below a folder, and counts the files that are left out; opens no file.
+"""Lists the pictures below a folder, and counts the files that are left out. No file is opened.
 
-The ending of a file's name decides whether it is a picture. Links to folders are followed, but within a class no folder
-is read twice, and no folder that contains the class's own folder is read.
+The ending of a file's name decides whether the file is a picture. Links to folders are followed. But within a class no
+folder is read twice, and no folder is read that contains the folder of the class.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LeftOut:
         return part
 
     def __str__(self) -> str:
-        """`3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`; "" if nothing was left out."""
+        """Return `3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`, or "" if nothing was left out."""
         return ", ".join(
             f"{self.counts[kind]:,} {printable(kind)} ({_some(self.names[kind], self.counts[kind])})"
             for kind in sorted(self.counts)
@@ -152,7 +152,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _pictures(root: str, name: str, above: set[tuple[int, int]], left_out: LeftOut) -> list[str]:
-    """List the pictures of one class's folder (of root if `name` is ""), in order; links to folders are read last."""
+    """List the pictures in the folder of a class, or in root if `name` is "". Links to folders are read last."""
     found: list[str] = []
     links: list[str] = []
     waiting, read = [name], set(above)

@@ -1,7 +1,7 @@
-"""Checks the DataLoader's arguments, except those for the order.
+"""Checks the DataLoader's arguments, except those that decide the order.
 
-PyTorch's DataLoader starts processes that read ahead; ours starts threads (ahead.py). Arguments for processes are
-checked as in PyTorch, but have no effect.
+PyTorch's DataLoader starts processes that read ahead. This DataLoader starts threads (ahead.py), so arguments for
+processes are checked as in PyTorch, but have no effect.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Mixing(Shown):
 
 @documented(MIXING)
 class MixUp(Mixing):
-    """images = lambda * x + (1 - lambda) * other, with lambda drawn from Beta(alpha, alpha); labels are mixed too.
+    """images = lambda * x + (1 - lambda) * other, with lambda drawn from Beta(alpha, alpha). Labels are mixed too.
 
     Called with (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
 

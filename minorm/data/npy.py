@@ -24,7 +24,7 @@ READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 
 class Stored(NamedTuple):
-    """An array in an archive: its entry, type, shape and order, and the position of its numbers in the entry."""
+    """An array in an archive: the entry, the type, shape and order, and where the numbers begin in the entry."""
 
     entry: str
     dtype: np.dtype[np.generic]
@@ -92,7 +92,7 @@ def read(archive: Archive, stored: Stored) -> Array:
 
 
 def _beginning(archive: Archive, entry: str) -> bytes:
-    """Return the first bytes of an entry, which hold the header."""
+    """Return the first bytes of an entry. They contain the header."""
     head = b""
     for piece in archive.pieces(entry):
         head += piece[:HEAD]

@@ -176,7 +176,7 @@ def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
 
 
 def _images(x: Array) -> Array:
-    """Return the images as N x C x H x W, in float32 or in their own integer type."""
+    """Return the images as N x C x H x W. Floats become float32, and integers keep their type."""
     if x.ndim == 3:
         shaped = x[:, None]
     else:

@@ -1,4 +1,4 @@
-"""Copies batches to a GPU ahead: while the GPU computes a step, the next batch is already being copied."""
+"""Copies batches to a GPU ahead of time: while the GPU computes a step, the next batch is already being copied."""
 
 from __future__ import annotations
 

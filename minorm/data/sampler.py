@@ -38,7 +38,7 @@ class Sampler(Shown):
 
 @documented(SAMPLER)
 class SequentialSampler(Sampler):
-    """0, 1, 2 ...: the indices in order.
+    """Yields the indices 0, 1, 2 ... in order.
 
     Example:
         >>> list(mn.data.SequentialSampler([7, 8, 9]))

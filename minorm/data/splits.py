@@ -29,7 +29,7 @@ SHARE = 0.2  # of the training images that validate, if no folder has validation
 
 
 class Layout(NamedTuple):
-    """The layout of a folder; `folders` is a dict from split to folder name, empty if the folders are classes."""
+    """The layout of a folder. `folders` is a dict from splits to folder names, or {} if the folders are classes."""
 
     folders: Mapping[str, str]
     notes: list[str]  # surprises for the user
@@ -78,17 +78,17 @@ def _quoted(names: Sequence[str], most: int = 3) -> str:
 
 
 def _has_pictures(place: str) -> bool:
-    """Return whether there is a picture in the folder or below it; links to folders are not followed."""
+    """Return whether there is a picture in the folder or below. Links to folders are not followed."""
     return any(any(map(is_picture, files)) for _, _, files in os.walk(place))
 
 
 def _is_nested(place: str) -> bool:
-    """Return whether the folder contains folders of pictures, as a split does."""
+    """Return whether the folder contains folders of pictures, like a split."""
     return any(is_class(entry) and _has_pictures(entry.path) for entry in folder_entries(place))
 
 
 class SplitFolders(ImageFolder):
-    """The pictures of several splits together: files are `train/cat/001.jpg`, classes are the folders in the splits."""
+    """The pictures of several splits together. A file is called `train/cat/001.jpg`; the class is `cat`."""
 
     def __init__(self, root: FilePath, parts: Sequence[str], *args: Any, **options: Any) -> None:
         self.parts = tuple(parts)

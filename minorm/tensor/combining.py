@@ -75,7 +75,7 @@ concat = concatenate = cat
 @documented({}, tensors="a list of Tensors")
 @checked
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors side by side, along axis 1; join vectors along their only axis."""
+    """Join the tensors side by side, along axis 1. Vectors are joined along their only axis."""
     parts = [part.reshape(1) if part.ndim == 0 else part for part in tensors]
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
@@ -83,14 +83,14 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 @documented({}, tensors="a list of Tensors")
 @checked
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors one below the other, along axis 0; a vector counts as one row."""
+    """Join the tensors one below the other, along axis 0. A vector counts as one row."""
     return cat([part.reshape(1, -1) if part.ndim < 2 else part for part in tensors], 0)
 
 
 @documented({}, tensors="a list of Tensors")
 @checked
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors side by side, along axis 1; a vector counts as one column."""
+    """Join the tensors side by side, along axis 1. A vector counts as one column."""
     return cat([part.reshape(-1, 1) if part.ndim < 2 else part for part in tensors], 1)
 
 
@@ -271,7 +271,7 @@ def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
 def matmul(input: Tensor, other: Any) -> Tensor:
     """input @ other: y[..., i, k] = sum_j input[..., i, j] * other[..., j, k]
 
-    Raises ValueError for lengths that do not fit.
+    Raises ValueError if the lengths of the summed axes differ, or if the other axes do not broadcast.
 
     Example:
         >>> mn.matmul(mn.tensor([[1.0, 2.0]]), mn.tensor([[3.0], [4.0]]))
@@ -298,7 +298,7 @@ def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
 )
 @checked
 def allclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return True if every |input - other| <= atol + rtol * |other|; infinity is close only to itself.
+    """Return True if every |input - other| <= atol + rtol * |other|. Infinity is close only to itself.
 
     Example:
         >>> mn.allclose(mn.tensor([1.0]), mn.tensor([1.001]), rtol=0.01)

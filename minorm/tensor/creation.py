@@ -176,7 +176,7 @@ def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any
 @documented(MADE)
 @making
 def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """Make a Tensor with uninitialized memory: its elements are arbitrary.
+    """Make a Tensor with uninitialized memory. Its elements are arbitrary.
 
     Example:
         >>> mn.empty(2, 3).shape
@@ -292,7 +292,7 @@ def _number(value: Any) -> Any:
 def linspace(
     start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """y[i] = start + i * (end - start) / (steps - 1): `steps` numbers from start to end, both included.
+    """y[i] = start + i * (end - start) / (steps - 1): `steps` numbers from start to end. The end is included.
 
     Example:
         >>> mn.linspace(0, 1, 5)

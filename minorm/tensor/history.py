@@ -61,7 +61,7 @@ def _check_memory(x: Any, operation: str) -> None:
 
 
 def _origin(x: Any) -> tuple[Any, list[View]]:
-    """Return the tensor of which x is a view, directly or through other views, and the links from that tensor to x."""
+    """Return the tensor of which x is a view, directly or through other views, and the links from this tensor to x."""
     tensor, links = x, []
     while _is_view(tensor):
         links.append(tensor.view_of)
@@ -89,7 +89,7 @@ def go_on_as(x: Any, result: Any) -> None:
 
 
 def set_part(x: Any, index: Any, part: Any) -> None:
-    """Record x[index] = part as a change of the tensor of which x is a view."""
+    """Record `x[index] = part` as a change of the tensor of which x is a view."""
     root, links = _origin(x)
     _remember(root)
     steps = tuple((link.function, link.options) for link in links)

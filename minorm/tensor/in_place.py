@@ -119,7 +119,7 @@ class InPlace:
     # Methods
 
     def copy_(self, other: Any, non_blocking: Any = False) -> Self:  # noqa: ARG002
-        """x = other, broadcast and cast to x's type; other may be on another device.
+        """x = other, broadcast to x's shape and cast to x's type. `other` may be on another device.
 
         Example:
             >>> mn.zeros(2).copy_(mn.tensor([1, 2]))
@@ -187,7 +187,7 @@ class InPlace:
     # The whole tensor
 
     def _become(self, operation: str, function: Any, *others: Any, real: bool = False, **options: Any) -> Self:
-        """x = function(x, *others), in x's memory."""
+        """Compute function(x, *others), and write the result into x's memory."""
         recorded = history.is_recorded(self, operation, others)
         if recorded or trace.state.calls is not None:
             before = history.as_before(self)

@@ -1,4 +1,4 @@
-"""The operators of a Tensor: each decides the types of its operands, and applies one Function."""
+"""The operators of a Tensor. Each operator decides the types of its operands, and applies one Function."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
         return self @ other
 
     def clip(self, min: Any = None, max: Any = None) -> TensorT:
-        """min(max(x, min), max): elements below `min` become min, elements above `max` become max.
+        """min(max(x, min), max): elements below `min` become min, and elements above `max` become max.
 
         Integers with a float bound become floats. Raises ValueError if both bounds are missing.
 
@@ -244,5 +244,5 @@ def _between(x: Any, low: Any, high: Any) -> Any:
 
 
 def as_float(x: Any) -> Any:
-    """Return x itself if it holds floats, else x in the default float type."""
+    """Return x itself if it holds floats. Otherwise return x in the default float type."""
     return x if x.array.dtype in dtypes.FLOATS else x.to(dtypes.get_default_dtype())

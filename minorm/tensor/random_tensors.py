@@ -144,7 +144,7 @@ def randint_like(
     input: Tensor, low: int = 0, high: int | None = None, dtype: Any = None, *, device: Any = None,
     generator: Any = None, requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Draw integers from low to high - 1 in input's shape; if high is missing, draw from 0 to low - 1.
+    """Draw integers from low to high - 1, in input's shape. If high is missing, draw from 0 to low - 1.
 
     Example:
         >>> mn.randint_like(mn.zeros(2), 3, 4)

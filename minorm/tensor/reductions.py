@@ -1,4 +1,4 @@
-"""The reductions of a Tensor: sums, means and extremes over axes."""
+"""The reductions of a Tensor: sums, means, minima and maxima over axes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ARGUMENTS = AXES | {
 
 @documented_methods(ARGUMENTS)
 class Reductions(Operators[TensorT], Generic[TensorT]):
-    """Sums, means, variances, extremes."""
+    """Methods for sums, means, variances, minima and maxima."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def var(
         self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
     ) -> TensorT:
-        """sum (x - mean)^2 / (N - correction) over `dim`: the variance.
+        """Return the variance over `dim`: sum (x - mean)^2 / (N - correction).
 
         Example:
             >>> x = mn.tensor([1.0, 3.0])
@@ -89,7 +89,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def std(
         self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
     ) -> TensorT:
-        """sqrt(sum (x - mean)^2 / (N - correction)) over `dim`; the gradient is 0 if all elements are equal.
+        """sqrt(sum (x - mean)^2 / (N - correction)) over `dim`. The gradient is 0 if all elements are equal.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).std(correction=0)
@@ -216,7 +216,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
 
 
 def _search_axis(operation: str, dim: int | None, x: Any) -> int | None:
-    """Return the axis along which to search for an extreme, or None for all of x.
+    """Return the axis along which to search for a minimum or maximum, or None for all of x.
 
     Raises ValueError if the axis or x has no elements.
     """

@@ -50,7 +50,7 @@ ARGUMENTS = {
 
 @documented_methods(ARGUMENTS)
 class Shapes(Generic[TensorT]):
-    """Methods that change the shape, and read elements."""
+    """Methods that change the shape or read elements."""
 
     __slots__ = ()
 
@@ -193,7 +193,7 @@ class Shapes(Generic[TensorT]):
         return layout.Repeat.apply(self, counts=wanted)
 
     def flip(self, *axes: Any, dims: Any = None) -> TensorT:
-        """y[i] = x[n - 1 - i]: reverses the elements along these axes.
+        """Reverse the elements along these axes: y[i] = x[n - 1 - i].
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).flip(0)
@@ -268,9 +268,9 @@ class Shapes(Generic[TensorT]):
         return (self[i] for i in range(self.shape[0]))
 
     def gather(self, dim: int, index: Any) -> TensorT:
-        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on for more axes.
+        """y[i][j] = x[index[i][j]][j] for dim=0, and y[i][j] = x[i][index[i][j]] for dim=1.
 
-        y has index's shape. Raises ValueError if index has a different number of axes.
+        For more axes, the index along `dim` is replaced in the same way. y has index's shape. Raises ValueError if index has a different number of axes.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).gather(1, mn.tensor([[1], [0]]))
@@ -295,7 +295,7 @@ class Shapes(Generic[TensorT]):
 
 
 class Size(tuple[int, ...]):
-    """PyTorch's class of shapes. The shape of a Tensor is a plain tuple, which equals a Size."""
+    """PyTorch's class of shapes. In minorm, the shape of a Tensor is a plain tuple, which equals a Size."""
 
     __slots__ = ()
 

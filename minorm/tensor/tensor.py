@@ -56,8 +56,8 @@ ARGUMENTS = MEMORY | {
 class Tensor(Methods["Tensor"]):
     """An n-dimensional array that remembers how it was computed.
 
-    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. Raises TypeError for
-    anything but an array, and for integers that require grad.
+    Tensor(array) wraps an array without copying. `minorm.tensor(data)` copies the data and chooses a type. Raises
+    TypeError for anything but an array, and for integers that require grad.
 
     Example:
         >>> x = mn.Tensor([1.0, 2.0], requires_grad=True)
@@ -166,7 +166,7 @@ class Tensor(Methods["Tensor"]):
             return backend(array).copying.copy(array)
 
     def __getstate__(self) -> Any:
-        """Return the state for copy and pickle: everything but the hooks."""
+        """Return the state for copy and pickle, which is everything but the hooks."""
         state: Any = object.__getstate__(self)
         state[1].pop("_hooks", None)
         return state
@@ -216,8 +216,9 @@ class Tensor(Methods["Tensor"]):
                 self.version = value.version  # Tensors that share memory share its counter
 
     def set_array(self, array: Any) -> None:
-        """Replace the array by an array of any shape and type; a Module does this to convert and move its
-        parameters.
+        """Replace the array by an array of any shape and type.
+
+        A Module calls this method to convert and move parameters.
         """
         if array is not self.array:
             self.array = array
@@ -245,7 +246,7 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def is_cuda(self) -> bool:
-        """Are the elements on a GPU?"""
+        """Whether the elements are on a GPU."""
         return self.device != "cpu"
 
     @property
@@ -299,7 +300,8 @@ class Tensor(Methods["Tensor"]):
     def numpy(self, *, force: bool = False) -> Any:
         """Return the NumPy array itself, not a copy, even if the tensor requires grad.
 
-        Raises TypeError for a tensor on a GPU; with force=True its elements are copied to the CPU instead.
+        Raises TypeError for a tensor on a GPU. With force=True, the elements of this tensor are copied to the CPU
+        instead.
         """
         if backend(self.array) is not select.cpu:
             if force:
@@ -366,8 +368,8 @@ class Tensor(Methods["Tensor"]):
     ) -> None:
         """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
-        If `inputs` is given, only the gradients of these leaves are added. Raises RuntimeError if nothing requires grad,
-        or if `gradient` is missing and x has more than one element.
+        If `inputs` is given, only the gradients of these leaves are added. Raises RuntimeError if nothing requires
+        grad, or if `gradient` is missing and x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -403,7 +405,7 @@ class Tensor(Methods["Tensor"]):
         differentiation.start((self,), (weights,), (gradient,), retain_graph, create_graph, inputs)
 
     def _array(self, value: Any) -> Any:
-        """Return `value` as an array of this tensor's type on its device; a CuPy array stays unchanged."""
+        """Return `value` as an array of this tensor's type on its device. A CuPy array is not changed."""
         if select.is_array(value) and not isinstance(value, np.ndarray):
             return value
         return devices.to_device_of(np.asarray(value, self.dtype), self.array)
@@ -477,5 +479,5 @@ def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """Return a Tensor unchanged; wrap an array, or np.asarray(value) for any other value, in a Tensor."""
+    """Return a Tensor unchanged. For any other value, return a Tensor around np.asarray(value)."""
     return value if isinstance(value, Tensor) else Tensor(select.as_array(value))

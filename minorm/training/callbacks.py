@@ -59,7 +59,7 @@ class CallbackState:
 
 
 class CallbackError(RuntimeError):
-    """A callback raised an exception: the message begins with the callback's name, and `__cause__` is the exception.
+    """A callback raised an exception. The message begins with the callback's name, and `__cause__` is the exception.
 
     Example:
         >>> class Broken(mn.training.Callback):

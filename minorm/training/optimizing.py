@@ -1,4 +1,4 @@
-"""Make the parts that change weights: optimizer, learning rate schedule, moving average, rounding to int8 (`qat`)."""
+"""Make the parts that change weights: optimizer, learning rate schedule, moving average, and int8 rounding (`qat`)."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps:
 def averaged(settings: Settings, model: nn.Module) -> AveragedModel | None:
     """average = d * average + (1 - d) * weights after each step, with d = min(ema, (1 + n) / (10 + n)) after n steps.
 
-    d is smaller in the first steps: otherwise the average would keep the first weights for a thousand steps. Running
-    statistics are averaged in the same way.
+    d is smaller in the first steps, because the average would otherwise keep the first weights for a thousand steps.
+    Running statistics are averaged in the same way.
     """
     if not settings.ema:
         return None
@@ -111,7 +111,7 @@ def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
 
 
 def first_frozen(epochs: int) -> int:
-    """Return the first epoch with frozen statistics, counted from 0; activations get their scales before it."""
+    """Return the first epoch with frozen statistics, counted from 0. Activations get their scales before this epoch."""
     return max(1, math.ceil(epochs * (1 - QAT_FROZEN_SHARE)))
 
 

@@ -251,7 +251,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, or the last `early_stopping` epochs brought no better score."""
+        """Whether all epochs are done, or the score has not improved in the last `early_stopping` epochs."""
         settings = self.settings
         thawed = settings.frozen_epochs % settings.epochs  # the patience begins when all is trained
         patience, waited = settings.early_stopping, self.epoch - max(self.best_epoch, self.patience_from, thawed)
@@ -276,7 +276,7 @@ class Run:
         return self.epoch * self.steps_per_epoch
 
     def _epoch(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Row:
-        """Train and validate one epoch; return the new row of the history, with the images per second."""
+        """Train and validate one epoch. Return the new row of the history, with the images per second added."""
         rate = self.optimizer.param_groups[0]["lr"]
         self._freeze()
         optimizing.begin_epoch(self.model, self.epoch, self.settings.epochs)
@@ -336,7 +336,7 @@ class Run:
         return model if self._trained is self.model else DistributedDataParallel(model, self._trained.group)
 
     def save(self, out: str) -> None:
-        """Write checkpoint and log into the folder, which is made if it is missing; only rank 0 writes."""
+        """Write checkpoint and log into the folder. The folder is made if it is missing. Only rank 0 writes."""
         state = generators.get_state()  # of all ranks together
         on_rank_0(self.group, lambda: self._write(out, state))
 

@@ -1,4 +1,4 @@
-"""Settings: all choices that determine the bits of a training run, in one plain record for the checkpoint."""
+"""Settings: all choices that determine the results of a training run, as one record for the checkpoint."""
 
 from __future__ import annotations
 

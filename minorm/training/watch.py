@@ -21,13 +21,14 @@ from minorm.training.callbacks import Callback, CallbackState
 
 @documented({}, model="the model whose layers with running statistics are followed")
 class BatchNormWatch(Callback):
-    """Records (mean, var) after each step, for every layer of `model` that has running statistics.
+    """Records (mean, var) after each step for every layer of `model` that has running statistics.
 
     Call `step()` after each step, or pass the watch to a training as a callback.
 
         layers          the names of these layers
-        running(name)   (mean, var), arrays of NumPy (steps, C): the running statistics after each step
-        batch(name)     (mean, var), arrays of NumPy (steps, C): the statistics of that step's batch, in float64
+        running(name)   the running statistics after each step: (mean, var), NumPy arrays of shape (steps, C)
+        batch(name)     the statistics of each step's batch: (mean, var), NumPy arrays of shape (steps, C) and type
+                        float64
 
     Example:
         >>> model = nn.BatchNorm1d(1)

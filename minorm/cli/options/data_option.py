@@ -1,4 +1,4 @@
-"""`--data`: a data set by its name, or the path of a folder of images or of a .npz file."""
+"""`--data` names a data set, or gives the path of a folder of images or of a .npz file."""
 
 from __future__ import annotations
 

@@ -73,7 +73,10 @@ def class_of(args: argparse.Namespace) -> grading.Class:
 
 
 def require_outputs(args: argparse.Namespace, path: str) -> None:
-    """Check the output files before grading: OSError if one cannot be written, UsageError if two are the same."""
+    """Check the output files before grading.
+
+    Raises OSError if a file cannot be written, and UsageError if two files are the same.
+    """
     targets: set[str] = set()
     for name in filter(None, (path, args.moodle, args.canvas)):
         target = atomic.destination(name, "labs grade")
@@ -91,7 +94,7 @@ def require_outputs(args: argparse.Namespace, path: str) -> None:
 
 
 def _require(args: argparse.Namespace, leader: str, metavar: str, *options: str) -> None:
-    """Raise UsageError if one of these options is given without the leading option."""
+    """Raise UsageError if one of the options is given, but not the option `leader` that they need."""
     lone = next((name for name in options if getattr(args, name) is not None), None)
     if lone is not None and getattr(args, leader) is None:
         raise UsageError(f"--{lone.replace('_', '-')} goes with --{leader} {metavar}")

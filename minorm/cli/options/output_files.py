@@ -35,6 +35,6 @@ def check_picture(option: str, path: str | None) -> None:
 
 
 def write_picture(command: str, figure: Any, path: str) -> None:
-    """Write a matplotlib figure in the format of the path's ending."""
+    """Write a matplotlib figure in the format that the path's ending names."""
     with atomic.replacing(path, command) as file:
         figure.savefig(file, format=path[-3:].lower(), dpi=130)

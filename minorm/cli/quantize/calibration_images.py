@@ -29,7 +29,7 @@ class Images:
 
     @property
     def kind(self) -> str:
-        """The name of the score: accuracy, or agreement with the float model if labels are unknown."""
+        """The name of the score: accuracy or, if labels are unknown, agreement with the float model."""
         return "accuracy" if self.labels is not None else "agreement"
 
     def score(self, outputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
@@ -61,7 +61,7 @@ def read(source: Source, args: argparse.Namespace) -> Images:
 
 
 def _batched(source: Source, array: Any, labels: Any) -> Images:
-    """Split the images into batches; a file with a fixed batch size gets only full batches of that size."""
+    """Split the images into batches. If the model has a fixed batch size, all batches have this size."""
     shape = source.model.inputs[0].shape if source.kind == "onnx" and source.model.inputs else None
     fixed = shape[0] if shape and isinstance(shape[0], int) else None
     if fixed is not None and not 0 < fixed <= len(array):
@@ -101,7 +101,7 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
 
 
 def _pictures_below(folder: str) -> Iterator[str]:
-    """Yield every picture below a folder, in order."""
+    """Yield the paths of all pictures below a folder in sorted order."""
     if not os.path.isdir(folder):
         raise ValueError(f"--calibrate {folder} is no folder; expected one with pictures, or a .npz file")
     for here, folders, files in os.walk(folder):

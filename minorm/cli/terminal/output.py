@@ -44,19 +44,19 @@ def show(text: object, end: str = "\n") -> None:
 
 
 def show_json(value: Any, indent: int | None = 2) -> None:
-    """Print a value as JSON on standard output; a program that reads it gets every name unchanged."""
+    """Print a value as JSON on standard output. A program that reads this JSON gets every name unchanged."""
     show(json_text(value, indent))
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    """Return a value as JSON; characters that could control a terminal become escapes, NaN and infinity become null."""
+    """Return a value as JSON. Characters that could control a terminal are escaped; NaN and infinity become null."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     text = json.dumps(_finite(value), indent=indent, ensure_ascii=not encoding.lower().startswith("utf"))
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with None for numbers that JSON lacks: programs other than Python read no NaN or Infinity."""
+    """Return the value with None in place of NaN and infinity, which are not part of JSON."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -105,11 +105,11 @@ class Masked:
             self.write(line)
 
     def isatty(self) -> bool:
-        """Return False: Python colours its messages on a terminal, and the mask would show colours as escapes."""
+        """Return False, so that Python does not colour its messages, whose colours would be shown as escapes."""
         return False
 
     def fileno(self) -> int:
-        """Raise io.UnsupportedOperation: text written to a file descriptor would not be masked."""
+        """Raise io.UnsupportedOperation, because text written to a file descriptor would not be escaped."""
         raise io.UnsupportedOperation("fileno")
 
     def __getattr__(self, name: str) -> Any:

@@ -17,7 +17,7 @@ UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def short(number: int) -> str:
-    """Return the number with three digits and a unit: 4.09 G."""
+    """Return the number with three digits and a unit, such as 4.09 G."""
     for size, unit in UNITS:
         if number >= size:
             value = number / size
@@ -26,7 +26,7 @@ def short(number: int) -> str:
 
 
 def gain_of_bfloat16(level: str) -> str:
-    """Return a line on the gain of bfloat16 on a processor with kernels of this level."""
+    """Return a line that says what bfloat16 gains on a processor with kernels of this level."""
     gain = "bfloat16: weights and activations take half the memory"
     if level == "amx":
         return f"{gain}, and products run on the processor's matrix tiles"
@@ -112,13 +112,13 @@ def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
 
 
 def quoted(names: Sequence[str]) -> str:
-    """Return at most three quoted names: 'a', 'b', 'c' and 2 more."""
+    """Return at most three quoted names and the number of the rest: 'a', 'b', 'c' and 2 more."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(map(repr, names[:3])) + more
 
 
 def listed(nodes: Sequence[str]) -> str:
-    """Return at most three nodes: `node a`, or `nodes a, b, c and 2 more`; `the model` for an empty list."""
+    """Return at most three nodes: `node a`, or `nodes a, b, c and 2 more`. For an empty list, return `the model`."""
     if not nodes:
         return "the model"
     more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""

@@ -1,4 +1,4 @@
-"""Draws charts as SVG, for light and dark pages: lines over epochs, a confusion matrix, calibration.
+"""Draws lines over epochs, a confusion matrix and calibration as SVG, for light and dark pages.
 
 Colours come from the page's style sheet.
 """
@@ -68,7 +68,7 @@ def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, 
 
 
 def _ticks(least: float, most: float) -> tuple[float, float, float]:
-    """Return the first and the last tick, and a round step between ticks."""
+    """Return the first and the last tick of an axis, and the step between two ticks, which is a round number."""
     span = max(most - least, abs(most) * 1e-3, 1e-9)
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(power * k for k in (1, 2, 2.5, 5, 10) if span / (power * k) <= 5)

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The verdict of one judge; state is "ok", "FAILED", or "-" if the judge was not asked or cannot decide."""
+    """A verdict of minorm, the checker or onnxruntime.
+
+    `state` is "ok", "FAILED" or, if there was no run or no decision, "-".
+    """
 
     judge: str
     state: str

@@ -153,7 +153,7 @@ def _nodes(rows: Sequence[Row]) -> Group:
 
 
 def _node(row: Row) -> Text:
-    """Return the full name of a node, and below it the names of its values, for use in `load(outputs=[...])`."""
+    """Return the full name of a node and, below, the names of its outputs, which `load(outputs=[...])` accepts."""
     values = [name for name in row.values if name != row.node]
     return Text("\n").join([_text(row.node), *(_text(f"-> {name}", DIM) for name in values)])
 
@@ -200,7 +200,7 @@ def _weights(weights: Sequence[Weight]) -> Group:
 
 
 def _tensors(tensors: Sequence[TensorRole]) -> Group:
-    """Return the table of tensors: the role of each tensor in `load`, and the reason for it."""
+    """Return the table of tensors, with the role of each tensor in `load` and the reason for this role."""
     table = _table()
     table.add_column("tensor", overflow="fold", ratio=2)
     table.add_column("is a", no_wrap=True)

@@ -43,7 +43,7 @@ def cut(text: str, most: int = LONGEST) -> str:
 
 
 def escaped(text: str, most: int = 400) -> str:
-    """Return the text for a page, escaped, so that text from a file cannot become markup."""
+    """Escape the text for a page, so that text from a file cannot become markup."""
     return html.escape(cut(text, most))
 
 
@@ -67,7 +67,7 @@ def _top(row: int) -> int:
 
 
 def _curve(points: Sequence[tuple[float, int]]) -> str:
-    """Return a path down through the points that is vertical at each point."""
+    """Return a curve that leads down through the points and is vertical at each point."""
     (x, y), *rest = points
     path = [f"M{x + EDGE:.1f} {y}"]
     for a, b in rest:

@@ -20,7 +20,7 @@ MOST_PLACES = 20_000  # of lines in rows; if there were more, long lines are str
 
 @dataclass
 class Layout:
-    """The centres of the boxes, their rows, and for each line the points (x, row) between its ends."""
+    """The centres and rows of the boxes, and for each edge the points (x, row) between its ends."""
 
     x: list[float]
     row: list[int]
@@ -31,7 +31,7 @@ class Layout:
 
 @dataclass
 class _Place:
-    """A box or the bend of a line: its width, its row, its neighbours above and below, and its centre."""
+    """A box, or a point where an edge crosses a row: width, row, neighbours above and below, and centre."""
 
     width: float
     row: int

@@ -1,7 +1,7 @@
-"""Writes the report of a run: DIR/report.html, a page that loads nothing else, and PNGs if matplotlib is installed.
+"""Writes the report of a run: the page DIR/report.html and, if matplotlib is installed, PNG files.
 
-The page has curves, scores by class, the confusion matrix, the images with the largest losses, the normalizations,
-settings and time.
+The page loads no other file. It has curves, scores by class, the confusion matrix, the images with the largest losses,
+the normalizations, the settings and the time.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _curves(run: Run) -> str:
 
 
 def _pairs(matrix: Any, names: Sequence[str]) -> str:
-    """Return the table of classes that are confused most."""
+    """Return a table of the pairs of classes that are confused most often."""
     off = matrix.copy()
     np.fill_diagonal(off, 0)
     order = [place for place in np.argsort(-off, axis=None, kind="stable")[:PAIRS] if off.flat[place]]

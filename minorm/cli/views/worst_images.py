@@ -24,7 +24,7 @@ Array = Any
 
 
 def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]) -> str:
-    """Return the section, or "" if all images are right; `loader` gives the images of `found`."""
+    """Return the section, or "" if all predictions are right; `loader` gives the images of `found`."""
     chosen = found.worst(SHOWN)
     if not len(chosen):
         return ""

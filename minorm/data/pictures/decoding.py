@@ -33,7 +33,7 @@ LATE = 256 << 20
 
 
 class BrokenImage(ValueError):
-    """The file does not contain a whole picture; the message names the file and the reason."""
+    """The file does not contain a whole picture. The message names the file and the reason."""
 
 
 @documented(
@@ -102,9 +102,10 @@ def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> 
 
 
 def _opened(picture: Picture) -> Any:
-    """Open the picture as Pillow's image; nothing is decoded yet.
+    """Open the picture as an image of Pillow. Nothing is decoded yet.
 
-    Image.open would refuse sizes that the caller may have allowed, and would read data that follow a JPEG.
+    Image.open is not used, because it refuses sizes that the caller may have allowed, and reads data that follow a
+    JPEG.
     """
     from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
@@ -151,7 +152,7 @@ _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
 def _flat(image: Any, mode: str) -> Any:
-    """Return the image in this mode, with white for transparent pixels; an opaque grey image stays grey."""
+    """Return the image in this mode, with white in place of transparent pixels. An opaque grey image stays grey."""
     if image.mode in GREYS and not image.has_transparency_data:
         mode = "L"
     if image.mode == mode and not image.has_transparency_data:

@@ -38,12 +38,15 @@ def read(contents: bytes) -> Picture:
 
 
 def _palette(flags: int) -> int:
-    """Return the number of bytes of the palette that these flags announce."""
+    """Return the number of bytes of the palette; the flags state this number."""
     return 3 << ((flags & 7) + 1) if flags & _HAS_PALETTE else 0
 
 
 def _after_blocks(contents: bytes, at: int) -> int:
-    """Return the end of the blocks that begin here: each block gives its length; a block of length 0 is the last."""
+    """Return the end of the blocks that begin at `at`.
+
+    Each block states its length, and the last block has length 0.
+    """
     while length := contents[at]:
         at += 1 + length
     return at + 1

@@ -167,7 +167,7 @@ def oriented(exif: bytes) -> int:
 
 
 def check_rows(picture: Picture) -> None:
-    """Raise ValueError unless a PNG has all bytes of its rows; they are unpacked piece by piece and not kept."""
+    """Raise ValueError unless a PNG has all bytes of its rows. The rows are unpacked piece by piece and not kept."""
     depth, colour, _, _, interlaced = struct.unpack_from("5B", picture.contents, 24)
     bits = depth * _CHANNELS.get(colour, 0)
     sizes = [(picture.width, picture.height)]

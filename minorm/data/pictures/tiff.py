@@ -1,7 +1,7 @@
-"""Reads a TIFF's first page: gives the file a new directory with only the entries that are needed for the pixels.
+"""Reads a TIFF's first page, and gives the file a new directory with only the entries that the pixels need.
 
 A directory may have 65,535 entries that all point to the same bytes, and strips at any position. Here each entry is
-read once and each strip must be in the file; then the decoder sees only the new directory.
+read once, and each strip must be in the file. The decoder then sees only the new directory.
 """
 
 from __future__ import annotations

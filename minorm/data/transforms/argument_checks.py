@@ -60,7 +60,7 @@ def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: f
 
 
 def around(name: str, argument: str, value: Any, middle: float = 0, low: float = -np.inf) -> tuple[float, float]:
-    """Return the pair (a, b), or (middle - d, middle + d) for one number d, cut off at `low`."""
+    """Return the pair (a, b). For one number d, return (middle - d, middle + d), with no number below `low`."""
     if not is_number(value):
         return interval(name, argument, value, low)
     if value < 0:
@@ -86,9 +86,9 @@ def one_number(name: str, argument: str, value: Any) -> Any:
 
 
 def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
-    """Return one number, or one for each channel, as a float64 array; the value may be a Tensor.
+    """Return one number, or a number for each channel, as a float64 array. The value may be a Tensor.
 
-    others  words for other accepted values
+    others  what an error names as other accepted values
     """
     try:
         found = np.asarray(value, np.float64).reshape(-1)
@@ -100,7 +100,7 @@ def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
 
 
 def check_channels(name: str, argument: str, values: Array, images: Array) -> None:
-    """Raise ValueError unless there is one number, or one for each channel of the images."""
+    """Raise ValueError unless there is one number, or a number for each channel of the images."""
     if len(values) not in (1, images.shape[1]):
         raise ValueError(f"{name}: {argument} has {len(values)} numbers and the images have shape {images.shape}; "
                          f"expected 1 or {images.shape[1]}, one for each channel")  # fmt: skip

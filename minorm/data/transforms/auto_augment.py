@@ -31,7 +31,7 @@ MAGNITUDES = WARP | {
 
 
 class AutoAugment(ImageTransform):
-    """Base class: a subclass defines the operations in `space`, and draws from them in `apply`."""
+    """Base class. A subclass defines the operations in `space`, and draws from these operations in `apply`."""
 
     def __init__(self, num_magnitude_bins: int, interpolation: str, fill: Fill | None) -> None:
         name = type(self).__name__
@@ -53,7 +53,7 @@ class AutoAugment(ImageTransform):
             raise ValueError(f"{name}: the images have NaN; expected numbers from 0 to 1")
 
     def changed(self, images: Array, bins: Array, generator: Generator) -> Array:
-        """Apply an operation drawn for each image, with the magnitude of its bin."""
+        """Draw an operation for each image, and apply this operation with the magnitude of the image's bin."""
         space = list(self.space(*images.shape[2:]).items())
         which = generator.integers(len(space), size=len(images))
         signs = 1 - 2 * generator.integers(2, size=len(images))
@@ -154,7 +154,7 @@ class TrivialAugmentWide(AutoAugment):
         return self.changed(images, bins, generator)
 
     def space(self, height: int, width: int) -> Space:  # noqa: ARG002
-        """Return the operations and their magnitudes, the same for images of any size."""
+        """Return the operations and their magnitudes, which do not depend on the images' size."""
         return _space(self.num_magnitude_bins, 0.99, (32, 32), 135, 0.99, 6)
 
 

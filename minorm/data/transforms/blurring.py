@@ -56,7 +56,7 @@ class GaussianBlur(ImageTransform):
 
 
 def weights(sigmas: Array, size: int) -> Array:
-    """Return the Gaussian weights of a mean over `size` elements, a row for each sigma."""
+    """Return the Gaussian weights of a mean over `size` elements, with a row for each sigma."""
     distance = np.arange(size) - size // 2
     powers = np.exp(-0.5 * (distance / sigmas[:, None]) ** 2)
     return powers / powers.sum(1, keepdims=True)

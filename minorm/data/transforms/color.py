@@ -1,6 +1,6 @@
 """Transforms that change pixels' numbers: scale, grey, brightness, contrast, saturation and hue.
 
-Colours are red, green and blue between 0 and 1; grey is 0.2989 red + 0.587 green + 0.114 blue.
+Colours are red, green and blue between 0 and 1. Grey is 0.2989 red + 0.587 green + 0.114 blue.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Grayscale(ImageTransform):
 
 @documented(TRANSFORM)
 class RandomGrayscale(ImageTransform):
-    """Turns each image grey with probability p; images keep their number of channels.
+    """Turns each image grey with probability p. Images keep their number of channels.
 
     Example:
         >>> mn.data.transforms.RandomGrayscale(p=1.0)(mn.tensor([[[1.0]], [[0.0]], [[0.0]]])).reshape(-1)

@@ -28,7 +28,7 @@ class ToImage(Shown):
 
 
 def image(name: str, picture: Any) -> Any:
-    """Return a picture as a Tensor C x H x W; a Tensor or a batch of four axes is returned as it is."""
+    """Return a picture as a Tensor C x H x W. A Tensor, or a batch with four axes, is returned unchanged."""
     if isinstance(picture, Tensor):
         return picture
     array = np.asarray(picture)
@@ -61,7 +61,7 @@ class ToDtype(Shown):
         self.dtype, self.scale = dtypes.check(dtype, "ToDtype"), scale
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """Return the converted images: an array for an array, a Tensor for a Tensor."""
+        """Return the converted images, as an array for an array and as a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
         if not hasattr(array, "dtype") or array.dtype.kind in "OSUMmc":
             came = getattr(array, "dtype", type(array).__name__)

@@ -52,7 +52,7 @@ class RandomErasing(ImageTransform):
         self.value = value
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw for each image whether it changes, and a rectangle to overwrite."""
+        """Draw for each image whether it changes; draw a rectangle to overwrite."""
         values = self._values(images)
         found = images.copy()
         for image in found:

@@ -79,7 +79,7 @@ class Pad(ImageTransform):
 
 @documented(TRANSFORM)
 class CenterCrop(ImageTransform):
-    """Crops the middle of each image, `size` high and wide; a smaller image gets zeros around it.
+    """Crops the middle of each image to `size`. A smaller image is padded with zeros.
 
     Example:
         >>> mn.data.transforms.CenterCrop(2)(mn.ones(3, 5, 5)).shape
@@ -161,7 +161,7 @@ def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
 
 
 def _mirrored(images: Array, mirrored: Array, chosen: Array) -> Array:
-    """Return the chosen images from `mirrored` and the other images from `images`; each image is copied once."""
+    """Return the chosen images from `mirrored` and all others from `images`. Each image is copied once."""
     found = np.empty_like(images)
     for i, which in enumerate(chosen.tolist()):
         found[i] = mirrored[i] if which else images[i]

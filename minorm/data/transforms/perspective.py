@@ -42,7 +42,7 @@ class RandomPerspective(ImageTransform):
         by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw for each image whether it changes, and new corners."""
+        """Draw for each image whether it changes; draw new corners."""
         height, width = images.shape[2:]
         fill = filling("RandomPerspective", self.fill, images)
         chosen = generator.random(len(images)) < self.p

@@ -11,18 +11,18 @@ from minorm.data.dataset import Array
 
 
 def posterized(images: Array, bits: int) -> Array:
-    """Keep the highest `bits` of each byte; set the others to 0."""
+    """Keep the highest `bits` of each byte, and set the lower bits to 0."""
     kept = _bytes(images) & (256 - (1 << (8 - bits)))
     return (kept / 255).astype(images.dtype)
 
 
 def solarized(images: Array, threshold: float) -> Array:
-    """1 - x for each x >= threshold, otherwise x."""
+    """Return 1 - x for each x >= threshold, and x otherwise."""
     return np.where(images >= images.dtype.type(threshold), 1 - images, images)
 
 
 def autocontrasted(images: Array) -> Array:
-    """Stretch each channel so that its values go from 0 to 1; a channel with a single tone is not changed."""
+    """Stretch each channel so that its values go from 0 to 1. A channel with a single tone does not change."""
     low, high = images.min((2, 3), keepdims=True), images.max((2, 3), keepdims=True)
     span = high - low
     flat = span <= 0

@@ -33,7 +33,7 @@ SelfT = TypeVar("SelfT")
 
 
 def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[SelfT, P], SelfT]:
-    """Return the in-place form of a method; the method's result must have x's shape and a type that x can hold."""
+    """Return the in-place form of a method, whose result must have x's shape and a type that x can hold."""
     name = method.__name__.strip("_") + "_"
 
     @functools.wraps(method)
@@ -174,7 +174,7 @@ class Assigning(InPlace, Generic[TensorT]):
     _clip = in_place(Operators.clip)
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Self:
-        """x /= other; rounding_mode "floor" rounds the quotient down, "trunc" rounds it towards 0.
+        """x /= other. rounding_mode "floor" rounds the quotient down, and "trunc" rounds it towards 0.
 
         Example:
             >>> mn.tensor([7.0]).div_(2, rounding_mode="floor")
@@ -231,10 +231,11 @@ class Assigning(InPlace, Generic[TensorT]):
             return self._filled("bernoulli_", select.as_array(numbers < share))
 
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
-        """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
+        """Fill with integers drawn from from_ to to - 1; random_(n) draws from 0 to n - 1.
 
-        random_() draws from 0 to the largest number of an integer type. For a float type, the limit is the largest
-        number up to which the type holds all whole numbers. Raises ValueError for numbers that x's type cannot hold.
+        random_() draws from 0 to a limit. For an integer type, the limit is its largest number. For a float type, the
+        limit is the largest number up to which the type holds all whole numbers. Raises ValueError for numbers that x's
+        type cannot hold.
 
         Example:
             >>> mn.zeros(2).random_(7, 8)

@@ -60,7 +60,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # Axes
 
     def t(self) -> TensorT:
-        """Return the transposed matrix; a vector or a single number stays unchanged."""
+        """Return the transposed matrix. A vector or a single number does not change."""
         if self.ndim > 2:
             raise ValueError(f"t: x has shape {self.shape}; expected at most 2 axes; use x.mT or x.transpose(i, j)")
         return self.permute(*reversed(range(self.ndim)))
@@ -101,7 +101,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     moveaxis = movedim
 
     def unflatten(self, dim: int, sizes: Any) -> TensorT:
-        """Split axis `dim` into several axes of these sizes; one of them may be -1.
+        """Split axis `dim` into several axes of these sizes. One size may be -1.
 
         Raises ValueError if the product of the sizes is not the length of the axis.
 
@@ -151,9 +151,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.flip(0)
 
     def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into pieces of these sizes, which are views.
+        """Split x along `dim` into views of these sizes.
 
-        Raises ValueError for sizes that do not add up to the axis.
+        Raises ValueError if the sizes do not add up to the length of the axis.
 
         Example:
             >>> mn.arange(5).split_with_sizes((2, 3))
@@ -277,7 +277,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.expand(ours).gather(axis, indices.expand(theirs))
 
     def roll(self, shifts: Any, dims: Any = None) -> TensorT:
-        """y[(i + shifts) mod n] = x[i] along `dims`: elements that leave at the end come back at the start.
+        """y[(i + shifts) mod n] = x[i] along `dims`: elements that are moved past the end come back at the start.
 
         Example:
             >>> mn.arange(5).roll(2)
@@ -323,15 +323,16 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # By a mask
 
     def masked_select(self, mask: Any) -> TensorT:
-        """Return a vector of the elements where the mask is True; x and the mask broadcast."""
+        """Return a vector of the elements where the mask is True. x and the mask are broadcast to one shape."""
         if mask.dtype != dtypes.bool:
             raise TypeError(f"masked_select: mask is {mask.dtype}; expected bool; compare first, as in x > 0")
         shape = np.broadcast_shapes(self.shape, mask.shape)
         return self.expand(shape)[mask.expand(shape)]
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
-        """Return the indices of the elements that are not 0: a row for each element, or with as_tuple=True a vector for
-        each axis.
+        """Return the indices of the elements that are not 0, with a row for each element.
+
+        With as_tuple=True, return a vector for each axis.
         """
         with devices.on_device_of(self.array):
             places = self.array.nonzero() if self.ndim else (np.zeros(int(bool(self.array)), np.int64),)
@@ -342,7 +343,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
             return self.from_array(devices.namespace(self.array).stack(places, 1))
 
     def argwhere(self) -> TensorT:
-        """Return the indices of the elements that are not 0, a row for each element."""
+        """Return the indices of the elements that are not 0, with a row for each element."""
         return self.nonzero()
 
     def count_nonzero(self, dim: Any = None) -> TensorT:

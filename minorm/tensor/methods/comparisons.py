@@ -1,4 +1,4 @@
-"""Comparisons and logic by name, and masked_fill and where."""
+"""Comparisons and logic as methods with names, masked_fill, and where."""
 
 from __future__ import annotations
 

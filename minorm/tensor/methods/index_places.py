@@ -10,7 +10,7 @@ from minorm.support.argument_errors import kind_of
 
 
 def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = ValueError) -> None:
-    """Raise an error unless every index is from -n to n - 1; indices on a GPU are not checked."""
+    """Raise an error unless every index is from -n to n - 1. Indices on a GPU are not checked."""
     if not devices.is_host(index):  # the host would have to wait
         return
     outside = (index < -n) | (index >= n)

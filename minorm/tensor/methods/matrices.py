@@ -76,8 +76,8 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorT:
         """Make a matrix of each row of x, with the row on a diagonal and 0 elsewhere.
 
-        The rows lie along the last axis of x, and the matrices along the axes dim1 and dim2 of the result. Raises
-        ValueError if the two axes are the same.
+        The rows are along the last axis of x, and the matrices are along the axes dim1 and dim2 of the result. Raises
+        ValueError if dim1 and dim2 are the same axis.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).diag_embed().tolist()

@@ -1,4 +1,4 @@
-"""Methods that depend on the order of elements: sorting, the largest elements, medians, quantiles, counts."""
+"""Methods that depend on the order of elements: sorting, the largest elements, medians, quantiles and counts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ARGUMENTS = AXES | {
 
 @documented_methods(ARGUMENTS)
 class Ordering(Reductions[TensorT], Generic[TensorT]):
-    """Sorted elements and counts."""
+    """Methods that sort or count elements."""
 
     __slots__ = ()
 
@@ -191,7 +191,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return wanted if len(wanted) > 1 else values
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> TensorT:
-        """Count the elements in each of `bins` equal parts from min to max; other elements do not count.
+        """Count the elements in each of `bins` parts of equal width from min to max. Other elements do not count.
 
         Example:
             >>> mn.tensor([0.1, 0.6, 0.9, 5.0]).histc(bins=2, min=0, max=1)

@@ -40,7 +40,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Generic[TensorT]):
-    """Methods that compute each element of the result from the elements at the same place."""
+    """Methods that compute each element of the result from the elements with the same index."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return self * other
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> TensorT:
-        """x / other; rounding_mode "floor" rounds the quotient down, "trunc" rounds it towards 0.
+        """x / other. rounding_mode "floor" rounds the quotient down, and "trunc" rounds it towards 0.
 
         Raises ValueError for another mode, and ZeroDivisionError for a rounded division by an integer 0.
 
@@ -203,7 +203,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Sigmoid.apply(as_float(self))
 
     def relu(self) -> TensorT:
-        """max(x, 0); the slope at 0 is 0, and NaN stays NaN."""
+        """max(x, 0). The slope at 0 is 0, and NaN stays NaN."""
         if not dtypes.is_float(self.array.dtype):
             return self.clip(0)
         return activation.Relu.apply(self)

@@ -86,7 +86,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.ndim
 
     def stride(self, dim: int | None = None) -> Any:
-        """Return the distance in memory between neighbours along each axis, or along `dim`, counted in elements."""
+        """Return how many elements apart neighbours along each axis, or along `dim`, are in memory."""
         steps = tuple(step // self.itemsize for step in self.array.strides)
         return steps if dim is None else steps[dim]
 
@@ -102,7 +102,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     @property
     def is_cpu(self) -> Any:
-        """Are the elements on the CPU?"""
+        """Whether the elements are on the CPU."""
         return devices.device_of(self.array) == "cpu"
 
     def get_device(self) -> Any:
@@ -115,7 +115,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.array.dtype.kind not in "ub"
 
     def is_complex(self) -> Any:
-        """Return False: there are no complex types."""
+        """Return False, because there are no complex types."""
         return False
 
     def is_same_size(self, other: Any) -> Any:
@@ -123,7 +123,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.shape == other.shape
 
     def pin_memory(self, device: Any = None) -> TensorT:  # noqa: ARG002
-        """Return x itself: memory is not pinned."""
+        """Return x itself. Memory is not pinned."""
         return self  # type: ignore[return-value]
 
     def equal(self, other: Any) -> bool:
@@ -143,7 +143,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return bool(close.all())
 
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> TensorT:
-        """|x - other| <= atol + rtol * |other|, element by element; an infinity is close only to itself.
+        """|x - other| <= atol + rtol * |other|, element by element. An infinity is close only to itself.
 
         Example:
             >>> mn.tensor([1.0, 1.0]).isclose(mn.tensor([1.001, 2.0]), rtol=0.01)
@@ -277,7 +277,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.new_full(shape_of("new_ones", size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """Make a Tensor of shape `size`, by default of x's type and on x's device; minorm fills it with zeros.
+        """Make a Tensor of shape `size`, by default of x's type and on x's device. Its elements are 0 in minorm.
 
         Example:
             >>> mn.ones(1).new_empty(2).shape
@@ -298,7 +298,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self  # type: ignore[return-value]
 
     def _set_requires_grad(self, operation: str, requires_grad: Any) -> None:
-        """Set requires_grad; only a leaf's flag can be changed."""
+        """Set requires_grad. It can be changed only for a leaf."""
         if not isinstance(requires_grad, (bool, np.bool_)):
             raise TypeError(f"{operation}: requires_grad is {requires_grad!r}; expected a bool")
         if self.creator is not None:

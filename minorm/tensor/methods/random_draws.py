@@ -23,7 +23,7 @@ ARGUMENTS = DRAWN | {
 
 @documented_methods(ARGUMENTS)
 class RandomDraws(Shapes[TensorT], Generic[TensorT]):
-    """bernoulli and multinomial."""
+    """The methods bernoulli and multinomial."""
 
     __slots__ = ()
 

@@ -66,7 +66,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return elementary.LogAddExp.apply(*operands("logaddexp", self, other, real=True))
 
     def xlogy(self, other: Any) -> TensorT:
-        """x * log(other), but 0 where x is 0, as in p * log(p), and NaN where other is NaN.
+        """x * log(other). The result is 0 where x is 0 (as for p * log(p)), and NaN where other is NaN.
 
         Example:
             >>> mn.tensor([0.0, 2.0]).xlogy(mn.tensor([0.0, 1.0]))

@@ -1,4 +1,4 @@
-"""Products, norms and logarithms of sums over axes; running sums and products along an axis."""
+"""Methods for products, norms and logarithms of sums over axes, and for running sums and products along an axis."""
 
 from __future__ import annotations
 

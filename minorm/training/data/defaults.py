@@ -109,9 +109,9 @@ def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
 
 
 def _batch_size(images: int) -> tuple[int, str]:
-    """Return the batch size, which is SMALL_BATCH for few images and BATCH for many, and the reason.
+    """Return the batch size and the reason for it. The size is SMALL_BATCH for few images and BATCH for many images.
 
-    For very few images it is a power of two that gives about four batches.
+    For very few images, the size is a power of two that gives about four batches.
     """
     few = images < FEW
     usual = SMALL_BATCH if few else BATCH

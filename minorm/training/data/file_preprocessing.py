@@ -21,7 +21,7 @@ LONGEST = 1 << 20  # characters of an entry that is read as a Python literal
 
 
 def description(found: Preprocessing) -> dict[str, str]:
-    """Return classes and preprocessing as entries of an ONNX file's metadata; `read` is the inverse."""
+    """Return classes and preprocessing as entries of an ONNX file's metadata. `read` reads these entries."""
     scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
     return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
 

@@ -29,7 +29,7 @@ NAMED = 3  # files, in a sentence
 
 
 def known(sets: Any, path: str | None = None) -> Known:
-    """Describe the training images and the validation images; `path` is where they are."""
+    """Describe the training images and the validation images; `path` is the path of the images."""
     found: Known = {part: _known(images) for part, images in zip(PARTS, sets, strict=True)}
     return found if path is None else {**found, PATH: path}
 

@@ -101,7 +101,7 @@ def _loaded(settings: Settings, path: Any, found: Preprocessing | None, max_byte
 
 
 def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[Subset, Subset]:
-    """Split the training images and the drawn validation images into folds; return (train, validation) of one fold."""
+    """Split the training images and the drawn validation images into folds. Return (train, validation) of one fold."""
     whole, indices = (train.dataset, train.indices) if isinstance(train, Subset) else (train, np.arange(len(train)))
     if isinstance(val, Subset) and val.dataset is whole:
         indices = np.sort(np.concatenate([indices, val.indices]))
@@ -192,7 +192,7 @@ def loaders(
 
 
 def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
-    """Return the transforms that need pixels from 0 to 1; they fill empty places with the mean."""
+    """Return the transforms that need pixels from 0 to 1. These transforms fill empty areas with the mean."""
     x, mean = settings.color_jitter, form.mean
     number, strength = changes_of(settings.rand_augment) or (0, 0)
     found: list[Transform] = [RandAugment(number, strength, fill=mean)] if number else []
@@ -202,7 +202,7 @@ def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
 
 
 def _transforms_of_scaled(settings: Settings, size: int) -> list[Transform]:
-    """Return the transforms of scaled pixels: they fill empty places with 0, which is the mean after scaling."""
+    """Return the transforms of scaled pixels. They fill empty areas with 0, which is the mean after scaling."""
     found: list[Transform] = []
     if settings.crop_padding:
         found.append(RandomCrop(size, padding=settings.crop_padding))
@@ -248,7 +248,7 @@ class Mixed:
 
 
 def mixed(settings: Settings, loader: DataLoader, classes: int) -> Any:
-    """Return the loader, or a Mixed one if the settings ask for MixUp or CutMix."""
+    """Return the loader. If the settings ask for MixUp or CutMix, return a Mixed of the loader."""
     if settings.mixup:
         return Mixed(loader, data.MixUp(settings.mixup, classes))
     return Mixed(loader, data.CutMix(settings.cutmix, classes)) if settings.cutmix else loader
@@ -261,7 +261,7 @@ def folder_of(dataset: Any) -> ImageFolder | None:
 
 
 def labels_of(dataset: Any) -> Array:
-    """Return the labels of all images, without reading an image."""
+    """Return the labels of all images. No image is read."""
     if isinstance(dataset, Subset):
         return labels_of(dataset.dataset)[dataset.indices]
     return dataset.labels if isinstance(dataset, ImageFolder) else dataset.arrays[1]

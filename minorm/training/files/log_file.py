@@ -40,7 +40,7 @@ class Row(dict[str, Any]):
 def log(history: Sequence[Row]) -> str:
     """Return the scores of every epoch as CSV with a header; numbers have all the digits that determine their bits.
 
-    A missing number, such as the accuracy if targets are not classes, is an empty field.
+    A missing number is an empty field. For example, there is no accuracy if targets are not classes.
     """
     lines = [",".join(COLUMNS)] + [
         ",".join("" if row[name] is None else repr(row[name]) for name in COLUMNS) for row in history

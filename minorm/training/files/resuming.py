@@ -47,7 +47,7 @@ def code_of(
 
 
 def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | None) -> None:
-    """Raise ValueError unless this is the function, in the same file, that the checkpoint was trained with."""
+    """Raise ValueError unless the checkpoint was trained with this function in the same file."""
     if code is None:
         return
     if code.sha256 != facts.get("sha256"):
@@ -60,7 +60,7 @@ def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | No
 
 
 def check_same_file(file: str, group: Group) -> None:
-    """Raise RankError unless all ranks read the same bytes: a network disk may show an old file to some ranks."""
+    """Raise RankError unless all ranks read the same bytes. A network disk may show an old file to some ranks."""
     with opening.regular(file, "resume") as opened:
         digest = hashlib.file_digest(opened, "sha256").digest()
     found = group.all_gather(np.frombuffer(digest, np.uint8), label="the checkpoint's digest")
@@ -71,7 +71,7 @@ def check_same_file(file: str, group: Group) -> None:
 
 
 def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the images have the model's channels, size and number of classes."""
+    """Raise ValueError unless the images have the channels, the size and the number of classes of the model."""
     if [facts[key] for key in ("classes", "size", "channels")] != [
         mine[key] for key in ("classes", "size", "channels")
     ]:

@@ -123,7 +123,7 @@ def _open(path: str) -> int:
 
 
 def _whose(path: str) -> str:
-    """If another user's lock file cannot be read, return whose file it is and what to do; otherwise ""."""
+    """If another user's lock file cannot be read, return whose file it is and what to do. Otherwise return ""."""
     try:
         owner = os.stat(path, follow_symlinks=False).st_uid
     except OSError:

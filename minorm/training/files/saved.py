@@ -46,7 +46,7 @@ def read_run(path: str) -> dict[str, Any]:
 
 
 def settings(saved: Mapping[str, Any], path: str) -> Settings:
-    """Return the run's settings; a missing setting gets its default, and the folder of a model's FILE.py is removed."""
+    """Return the run's settings. A missing setting gets its default, and the folder of a model's FILE.py is removed."""
     found, known = saved["settings"], [field.name for field in fields(Settings)]
     if not isinstance(found, dict):
         raise ValueError(f"{path}: its settings are a {type(found).__name__}; expected a dict of values by name")

@@ -164,7 +164,7 @@ def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) ->
 
 
 def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Array, Array, Array]:
-    """Return three arrays with a number for each bin: its samples, its ones, and the sum of its probabilities."""
+    """Return the number of samples, the number of ones, and the sum of probabilities in each bin, as three arrays."""
     true, probability = _labels(operation, "y_true", y_true), _numbers(operation, "y_prob", y_prob)
     if probability.ndim != 1 or not len(probability):
         raise ValueError(f"{operation}: y_prob.shape is {probability.shape}; expected a number for each sample")

@@ -90,11 +90,11 @@ class ClassificationReport:
 
     @property
     def without_images(self) -> list[str]:
-        """The classes without images, about which nothing is known."""
+        """The classes that have no images, so that nothing is known about them."""
         return [row.name for row in self.classes if not row.support]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all numbers by the names of the fields."""
+        """Return a dict from the names of the fields to all numbers."""
         return {
             "classes": [vars(row) for row in self.classes],
             "macro": self.macro,

@@ -35,7 +35,7 @@ COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a dri
     code="the copy in the checkpoint's folder; None without a copy of the SHA-256 that the checkpoint names",
 )
 class UntrustedCode(ValueError):
-    """A checkpoint's model is built by code that the user has not allowed to run. Nothing was run.
+    """A checkpoint's model is built by code that the user has not allowed to run. No code was run.
 
     Example:
         >>> error = mn.training.UntrustedCode("run/best.safetensors", "build", None)
@@ -68,7 +68,7 @@ def facts(
 ) -> dict[str, Any]:
     """Return the description of a model that a checkpoint contains.
 
-    code        the file that `model` names, if it was read already
+    code        the file that `model` names, if the file was read already
     keeps_head  whether the head of a graph stays as it is in the file
     """
     code = read(model) if code is None else code

@@ -31,7 +31,7 @@ class Graph:
     """The contents of an ONNX file, with all its weights.
 
     path       the file's path
-    contents   the file's bytes, with the weights included even if they were in other files
+    contents   the file's bytes, including weights that were in other files
     """
 
     path: str
@@ -90,7 +90,7 @@ class Graph:
         return self.classifier.build(channels, size, classes, keeps_head)
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
-        """Return whether these are the file's classes: the same number, and the same names if the file has names."""
+        """Return whether these are the file's classes. Only their number is compared if the file has no names."""
         head = self.classifier.head(channels, size)
         return head.classes == len(classes) and self.classes in ([], list(classes))
 

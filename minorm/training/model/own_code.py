@@ -27,7 +27,7 @@ from minorm.tensor.creation import zeros
 
 @dataclass(frozen=True)
 class Code:
-    """A function in a Python file: the file has been read, but not run."""
+    """A function in a Python file. The file has been read, but not run."""
 
     path: str
     function: str
@@ -154,7 +154,7 @@ class ImagesNeeded(ValueError):
 
 @dataclass(frozen=True)
 class Built:
-    """The function's result; `batches` is None unless the function returned (model, batches)."""
+    """The function's result. `batches` is None unless the function returned (model, batches)."""
 
     model: Any
     batches: Any = None

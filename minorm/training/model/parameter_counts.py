@@ -25,7 +25,7 @@ class Counted(nn.Module):
 
 
 class Namespace:
-    """Replaces `minorm.nn` when a network is built: its layers only count the parameters that they would have."""
+    """Replaces `minorm.nn` when a network is built. Its layers only count the parameters that they would have."""
 
     Module, Sequential = nn.Module, nn.Sequential
 

@@ -36,7 +36,7 @@ class Pretrained:
 
     @classmethod
     def read(cls, given: str, max_bytes: int | None = None, external_root: str | None = None) -> Pretrained:
-        """Read the file, or the best weights of a run's folder; no code in it is run."""
+        """Read the file or, if the path is a run's folder, its best weights. No code in the file is run."""
         path = weights_file(given)
         if is_graph(path):
             graph = Graph.read(path, max_bytes, external_root)
@@ -63,7 +63,7 @@ class Pretrained:
         return {**sides, "mean": said(found.mean), "std": said(found.std)}
 
     def sentence(self, found: Preprocessing, given: Mapping[str, Any]) -> str:
-        """Return a sentence on how a run scales pictures, and why; `given` has the settings that the user gave."""
+        """Return a sentence that says how a run scales pictures, and why. `given` has the user's settings."""
         source = "the file" if self.facts is None else "its run"
         size = "--image-size" if "image_size" in given else source if self._size is not None else "the images"
         scaling = f"{source}'s"

@@ -66,7 +66,7 @@ def _is_pair(batch: Any) -> bool:
 
 
 def _form(batch: Any) -> str:
-    """Describe the batch in words: `a dict with the keys ['image', 'mask']`, `a tuple of Tensor, dict`."""
+    """Describe the batch in words, such as `a dict with the keys ['image', 'mask']` or `a tuple of Tensor, dict`."""
     if isinstance(batch, Mapping):
         return f"a {kind_of(batch)} with the keys {list(batch)}"
     if isinstance(batch, (tuple, list)):

@@ -1,7 +1,7 @@
-"""loss = sum(loss_p * divisor_p) / sum(divisor_p) over the parts p: the joint loss, and the divisor of a mean loss.
+"""The divisor of a mean loss. The joint loss of parts p is sum(loss_p * divisor_p) / sum(divisor_p).
 
 The parts are batches, micro-batches of a step, or the shares of ranks. The divisor is the number of targets that are
-not `ignore_index`; with class weights it is the sum of their weights.
+not `ignore_index`. With class weights, it is the sum of the weights of these targets.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def samples(targets: Tensor) -> int:
 
 
 class _Options:
-    """The arguments of a loss by name: a layer's attributes, or the keywords of a partial."""
+    """The arguments of a loss by name. They are the attributes of a layer, or the keywords of a partial."""
 
     def __init__(self, loss_function: Any) -> None:
         self.bound = isinstance(loss_function, partial)

@@ -23,7 +23,7 @@ class GraphedLoop:
     model          a Module on a GPU
     loss_function  a function from (outputs, targets) to one number
     optimizer      the optimizer of the model's parameters
-    clip_grad      the largest norm that all gradients together may have; 0 for no limit
+    clip_grad      the largest norm that all gradients together may have; 0 means no limit
     """
 
     def __init__(self, model: Module, loss_function: Any, optimizer: Any, clip_grad: float) -> None:

@@ -239,7 +239,7 @@ def _count(score: Score, model: Module, loss_function: Any, batch: Batch, output
 
 
 def _expect_targets(score: Score, loss_function: Any) -> None:
-    """Raise NonFiniteLoss if there were images, but no target that counts."""
+    """Raise NonFiniteLoss if there were images, but no target that counted."""
     if score.nothing_counts:
         why = f"every target of this batch is ignore_index={getattr(loss_function, 'ignore_index', -100)}"
         if getattr(loss_function, "weight", None) is not None:

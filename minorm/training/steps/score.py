@@ -93,7 +93,7 @@ class Score:
 
     @property
     def nothing_counts(self) -> bool:
-        """Whether there were images, but no target that counts."""
+        """Whether there were images, but no target that counted."""
         return bool(self.images) and not self._divisor and not self._summed
 
     @property

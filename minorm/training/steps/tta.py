@@ -75,7 +75,7 @@ class TTA(Module):
         self.training = model.training
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the log of the mean probabilities, in float32 at least."""
+        """Return the logarithm of the mean probabilities, in float32 or float64."""
         if x.ndim != 4 or ("rotations" in self.views and x.shape[2] != x.shape[3]):
             raise ValueError(f"TTA: images have shape {x.shape}; expected (N, channels, H, W)"
                              f"{', H = W for rotations' if 'rotations' in self.views else ''}")  # fmt: skip
