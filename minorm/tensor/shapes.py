@@ -270,7 +270,8 @@ class Shapes(Generic[TensorT]):
     def gather(self, dim: int, index: Any) -> TensorT:
         """y[i][j] = x[index[i][j]][j] for dim=0, and y[i][j] = x[i][index[i][j]] for dim=1.
 
-        For more axes, the index along `dim` is replaced in the same way. y has index's shape. Raises ValueError if index has a different number of axes.
+        For more axes, the index along `dim` is replaced in the same way. y has index's shape. Raises ValueError if
+        index has a different number of axes.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).gather(1, mn.tensor([[1], [0]]))
