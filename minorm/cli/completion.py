@@ -36,7 +36,7 @@ def run(commands: Any, args: argparse.Namespace) -> int:
 
 
 def _options(parser: Any) -> dict[str, str]:
-    """Return a dict from long options to their choices, with the options of subcommands such as `labs grade`."""
+    """Return a dict from long options to their choices; subcommands such as `labs grade` are included."""
     found: dict[str, str] = {}
     for action in parser._actions:
         choices = " ".join(map(str, action.choices or ()))

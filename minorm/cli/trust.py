@@ -25,7 +25,7 @@ from minorm.training.model.own_code import Code, is_graph
 class Trust:
     """The code that the user allows.
 
-    `words` is the command line. An error repeats it with the option that is missing.
+    `words` is the command line. An error repeats this command line, with the missing option added.
     """
 
     model: str | None = None

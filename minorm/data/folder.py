@@ -71,7 +71,7 @@ class ImageFolder(Shown):
         left_out     files that were left out because of their names; `str(left_out)` counts them by ending
         notes        sentences on how the folder was understood
 
-    Pictures in a format that cannot be read, such as a.heic, are left out, with a warning unless skip_broken=True.
+    Pictures in a format that cannot be read, such as `.heic`, are left out, with a warning unless skip_broken=True.
     Raises ValueError, which names the folder, if there are no pictures, if a class has no pictures, or if `classes`
     lacks a folder's name. A picture is read only when it is used. If the picture is broken, BrokenImage is raised, with
     the file's name.

@@ -98,7 +98,10 @@ def set_part(x: Any, index: Any, part: Any) -> None:
 
 
 def _is_view(tensor: Any) -> bool:
-    """Is the tensor a view that still shares memory with its parent? After copy.deepcopy or x.data = y, it does not."""
+    """Return whether the tensor is a view that still shares memory with its parent.
+
+    After copy.deepcopy or x.data = y, it does not share this memory.
+    """
     link = tensor.view_of
     return (
         link is not None

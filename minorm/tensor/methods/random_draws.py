@@ -28,9 +28,9 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def bernoulli(self, p: float | None = None, *, generator: Any = None) -> TensorT:
-        """Draw 1 with probability x, or with probability p if p is given, and otherwise 0. The result has x's type.
+        """Draw 1 or 0 for each element of x. The probability of 1 is p or, if p is None, the element of x.
 
-        Raises ValueError for probabilities outside of 0 to 1.
+        The result has x's type. Raises ValueError for probabilities outside of 0 to 1.
 
         Example:
             >>> mn.tensor([0.0, 1.0]).bernoulli()

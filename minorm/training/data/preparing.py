@@ -67,7 +67,7 @@ def load_data(
 ) -> tuple[Any, Any]:
     """Return the (train, validation) datasets.
 
-    The digits need no path. The digits and folders without val/ are split 80/20 at random, by `settings.seed`.
+    The digits need no path. The digits and folders without val/ are split 80/20 at random, with `settings.seed`.
 
     With `settings.fold`, these data sets are split into folds instead. If a data set has separate validation images,
     only its training images are split into folds, and the validation images are not used.
