@@ -56,7 +56,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Check:
-    """A claim about a value: what was found, what was wanted, and whether the claim holds.
+    """A claim about a value, with the value found, the value wanted, and whether the claim holds.
 
     `detail` is printed below the table.
     """

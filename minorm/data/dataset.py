@@ -326,7 +326,7 @@ def _reads_batches(dataset: Any) -> bool:
 
 
 def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
-    """Return the arrays; raise ValueError if there are none, or if the lengths of their first axes differ."""
+    """Return the arrays; raise ValueError if there is no array, or if the lengths of their first axes differ."""
     given = list(arrays)
     for number, array in enumerate(given):
         if isinstance(array, Tensor) and array.is_cuda:

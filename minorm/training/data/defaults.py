@@ -3,7 +3,7 @@
     epochs       enough epochs for STEPS steps, so that a few images are seen more often than many
     batch size   smaller for few images
     image size   the largest of SIZES such that half of the pictures are at least this large
-    transforms   large images are cropped at random, small images are shifted, and pictures in colour are mirrored
+    transforms   random crops for large images, shifts for small images, and mirroring for pictures in colour
 
 The digits, MNIST, Fashion-MNIST and CIFAR-10 keep the settings of settings.py. Arrays are not transformed: they may be
 spectra or maps, and mirroring would change their meaning.
