@@ -12,7 +12,7 @@ from minorm.tensor.tensor import Tensor
 
 FOLDS = {
     "k": "how many folds, at least 2",
-    "seed": "of the draw: the same seed gives the same folds",
+    "seed": "the seed of the draw: the same seed gives the same folds",
 }
 
 

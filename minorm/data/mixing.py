@@ -20,7 +20,7 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 MIXING = {
-    "alpha": "of the distribution, above 0: 1 draws lambda evenly, small values keep most images almost as they are",
+    "alpha": "the distribution's parameter, above 0: 1 draws lambda evenly, small values change most images little",
     "num_classes": "how many classes there are, at least 2",
 }
 

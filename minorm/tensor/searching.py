@@ -12,8 +12,8 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor, as_tensor
 
 ARGUMENTS = {
-    "out_int32": "True returns int32, False int64",
-    "right": "True returns the place behind equal numbers, False the place before them",
+    "out_int32": "True returns int32, False returns int64",
+    "right": "True returns the index after equal numbers, False the index of the first one",
 }
 
 

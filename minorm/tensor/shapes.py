@@ -27,24 +27,24 @@ TensorT = TypeVar("TensorT", bound="Shapes[Any]")
 
 ARGUMENTS = {
     "dim": AXIS,
-    "squeeze.dim": "an axis or several; axes longer than 1 are kept; None is all",
+    "squeeze.dim": "one or several axes, of which those longer than 1 are kept; None means all axes",
     "unsqueeze.dim": "the position of the new axis; negative numbers count from the end",
     "dim0": AXIS,
     "dim1": AXIS,
     "start_dim": "the first axis",
     "end_dim": "the last axis, included",
     "sizes": "the length of each axis, as numbers or as one tuple",
-    "shape": "the same as sizes, by name",
-    "size": "the same as sizes, by name",
+    "shape": "the same as sizes, as a keyword",
+    "size": "the same as sizes, as a keyword",
     "order": "the axes of x, as numbers or as one tuple",
-    "permute.dims": "the same as order, by name",
+    "permute.dims": "the same as order, as a keyword",
     "counts": "the number of copies along each axis, as numbers or as one tuple",
-    "repeats": "the same as counts, by name",
+    "repeats": "the same as counts, as a keyword",
     "axes": "the axes, as numbers or as one tuple",
-    "flip.dims": "the same as axes, by name",
+    "flip.dims": "the same as axes, as a keyword",
     "split_size": "the length of a piece, or a list with the length of each",
     "chunks": "the number of pieces, at least 1",
-    "index": "integers with as many axes as x, no longer than x's except `dim`; negative numbers count from the end",
+    "index": "integers with as many axes as x, none longer than x's except `dim`; negative numbers count from the end",
 }
 
 

@@ -34,10 +34,10 @@ Real: TypeAlias = float  # inside the class, `float` is the method
 ARGUMENTS = MEMORY | {
     "dim": "an axis; None is all",
     "array": "a NumPy or CuPy array",
-    "force": "True copies from a GPU; False raises TypeError there",
-    "gradient": "weights of x's elements, of x's shape; None if x has one element",
+    "force": "True copies a Tensor from a GPU; False raises TypeError for a Tensor on a GPU",
+    "gradient": "the gradient of the final result with respect to x; None if x has one element",
     "retain_graph": "True keeps the graph for another backward(), False frees it; None means the value of create_graph",
-    "inputs": "the Tensors that get a gradient, one or several; None is every leaf that requires grad",
+    "inputs": "one or several Tensors that get a gradient; None means every leaf that requires grad",
     "create_graph": "True makes gradients part of the graph, so that they can be differentiated",
     "targets": "an element type, a device, or a Tensor that has both",
     "dtype": "the element type; None is x's type",

@@ -17,8 +17,8 @@ from minorm.tensor.tensor import Tensor
 ARGUMENTS = MADE | {
     "row": "the number of rows of the matrix",
     "col": "the number of columns of the matrix",
-    "offset": "the diagonal where the triangle ends: 0 is the main one, positive numbers lie above it",
-    "dtype": "the type of the places; None is int64",
+    "offset": "the diagonal where the triangle ends: 0 is the main diagonal, positive numbers are diagonals above",
+    "dtype": "the type of the indices; None is int64",
 }
 
 

@@ -26,7 +26,7 @@ from minorm.support.documented import documented
 Space: TypeAlias = dict[str, tuple[Array, bool]]  # an operation's magnitudes, and whether it gets a minus half the time
 MAGNITUDES = WARP | {
     "num_magnitude_bins": "how many magnitudes there are, at least 2",
-    "fill": "the value outside the image, one number or one for each channel; None is 0",
+    "fill": "the value outside the image: one number, or a number for each channel; None is 0",
 }
 
 

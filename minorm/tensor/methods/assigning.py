@@ -74,15 +74,15 @@ ARGUMENTS = (
     OTHER
     | DRAWN
     | {
-        "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" towards 0',
-        "min": "the lower bound, a number or a Tensor that broadcasts; None means no bound",
-        "max": "the upper bound, a number or a Tensor that broadcasts; None means no bound",
+        "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" rounds towards 0',
+        "min": "the lower bound: a number, or a Tensor that broadcasts; None means no bound",
+        "max": "the upper bound: a number, or a Tensor that broadcasts; None means no bound",
         "mean": "the mean of the draws",
-        "std": "their standard deviation",
-        "from_": "the lowest number, included",
+        "std": "the standard deviation of the draws",
+        "from_": "the lowest number that can be drawn",
         "to": "the bound that all numbers stay below",
-        "random_.to": "the bound that all numbers stay below; None uses from_ as the bound, and 0 as the lowest number",
-        "p": "the probability of a 1, a number or a Tensor that broadcasts",
+        "random_.to": "the bound that all numbers stay below; None makes from_ the bound, and 0 the lowest number",
+        "p": "the probability of 1: a number, or a Tensor that broadcasts",
     }
 )
 

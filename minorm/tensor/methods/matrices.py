@@ -15,8 +15,8 @@ from minorm.tensor.methods.choosing import Choosing
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = {
-    "diagonal": "the number of the diagonal: 0 is the main one, positive numbers lie above it",
-    "offset": "the number of the diagonal: 0 is the main one, positive numbers lie above it",
+    "diagonal": "the number of the diagonal: 0 is the main diagonal, and positive numbers are diagonals above it",
+    "offset": "the number of the diagonal: 0 is the main diagonal, and positive numbers are diagonals above it",
     "dim1": "the axis of the rows",
     "dim2": "the axis of the columns",
 }

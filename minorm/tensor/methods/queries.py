@@ -26,20 +26,20 @@ ARGUMENTS = (
         "dim": "an axis; None is all",
         "other": "a Tensor",
         "is_contiguous.memory_format": "the order to check for; None is row-major order",
-        "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep it",
+        "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep x's order",
         "contiguous.memory_format": "minorm.channels_last for images with channels last, channels_last_3d for "
         "volumes; None is row-major order, preserve_format keeps it",
         "pin_memory.device": "accepted but ignored",
         "rtol": "the allowed difference, as a share of |other|",
         "atol": "the allowed difference that is added to it",
         "equal_nan": "True treats NaN as equal to NaN",
-        "type.dtype": "an element type, or a constructor such as minorm.FloatTensor; None asks for x's type",
+        "type.dtype": "an element type, or a constructor such as minorm.FloatTensor; None returns the name of x's type",
         "data": "numbers, nested lists, an array or a Tensor",
         "fill_value": "the value of each element",
         "dtype": "the element type; None is x's type",
         "device": 'the device of the result, "cpu" or "cuda"; None is x\'s device',
         "requires_grad_.requires_grad": "True lets backward() leave a gradient in x.grad",
-        "hook": "a function of the gradient, which returns another one, or None to keep it",
+        "hook": "a function of the gradient; it returns a new gradient, or None to keep the old one",
     }
 )
 

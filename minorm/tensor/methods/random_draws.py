@@ -15,9 +15,9 @@ from minorm.support.documented import documented_methods
 from minorm.tensor.shapes import Shapes, TensorT
 
 ARGUMENTS = DRAWN | {
-    "p": "one probability for all; None takes the probabilities from x",
+    "p": "one probability for all elements; None takes the probabilities from x",
     "num_samples": "the number of indices to draw for each row",
-    "replacement": "True lets a place come more than once",
+    "replacement": "True allows an index to be drawn more than once",
 }
 
 

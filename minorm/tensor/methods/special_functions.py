@@ -13,8 +13,8 @@ from minorm.tensor.operators import Operators, as_float
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = OTHER | {
-    "eps": "clips x to eps ... 1 - eps first, so that the result is finite; None does not clip",
-    "atan2.other": "the other coordinate, a number or a Tensor; the two broadcast",
+    "eps": "x is first clipped to eps ... 1 - eps, so that the result is finite; None does not clip",
+    "atan2.other": "the horizontal coordinate: a number, or a Tensor that broadcasts with x",
 }
 
 

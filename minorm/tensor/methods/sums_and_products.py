@@ -22,12 +22,12 @@ ARGUMENTS = (
         "diff.dim": AXIS,
         "n": "the number of times to take differences",
         "prepend": "elements to put before x, of x's shape except along `dim`",
-        "append": "elements to put behind x, of x's shape except along `dim`",
+        "append": "elements to put after x, of x's shape except along `dim`",
         "cumsum.dim": AXIS,
         "cumprod.dim": AXIS,
         "p": (
-            'a number, of which 2 is the length, 1 the sum of sizes, 0 how many are not 0; "fro" is 2, infinity the '
-            "largest |x|, minus infinity the smallest"
+            'the exponent: 2 or "fro" gives the length, 1 the sum of |x|, 0 the number of nonzero elements, infinity '
+            "the largest |x|, minus infinity the smallest |x|"
         ),
     }
 )

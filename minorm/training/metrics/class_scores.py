@@ -16,8 +16,8 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 Array = Any
-Y_TRUE = {"y_true": "the true class of each sample, N integers from 0 on"}
-BINS = {"n_bins": "how many bins of equal width the probabilities from 0 to 1 are put into"}
+Y_TRUE = {"y_true": "the true class of each sample: N integers that count from 0"}
+BINS = {"n_bins": "the number of bins of equal width from 0 to 1"}
 AVERAGES = (None, "macro", "weighted")
 
 

@@ -26,7 +26,7 @@ from minorm.training.steps.score import Score, judged
 LOOP = {
     "model": "a Module, on any device",
     "loader": "batches (inputs, targets), as a DataLoader gives them",
-    "loss_function": "a function from (outputs, targets) to one number: a mean, or with reduction='sum' a sum",
+    "loss_function": "a function from (outputs, targets) to one number: a mean or, with reduction='sum', a sum",
 }
 
 
