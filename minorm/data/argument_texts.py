@@ -18,7 +18,7 @@ PICTURES = {
 }
 
 TRANSFORM = {
-    "transforms": ("functions of images or of (images, generator), if the second argument has this name or no default"),
+    "transforms": "functions of images or of (images, generator), if the second argument has this name or no default",
     "p": "the probability that an image is changed, 0 to 1",
     "size": "height and width: one number for both, or two numbers",
     "inplace": "accepted but ignored, because the given images are never changed",
