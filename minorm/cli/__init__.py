@@ -1,6 +1,7 @@
 """The command line: `minorm demo`, `train`, `export`, `check` and more. Each command is a file with `add` and `run`.
 
-Exit codes: 0 success, 1 failure (one line on stderr names it), 2 wrong usage, 130 stopped with Ctrl-C.
+The exit code is 0 after success, 1 after a failure (one line on stderr says which), 2 for wrong usage, and 130 after
+Ctrl-C.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Asks the judges of `minorm check`: does minorm run the model, does the checker accept it, does onnxruntime agree?
+"""Finds out whether minorm runs a model, whether the checker accepts the model, and whether onnxruntime agrees.
 
-Inputs are guessed. If the model fails on a guess, the guess may be at fault, so the next one is tried. If no guess fits
-both programs, the verdict is that nothing was run.
+The inputs of the model are guessed. If the model fails on a guess, the guess may be at fault, so the next guess is
+tried. If minorm and onnxruntime both fail on every guess, the verdict is that nothing was run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST = 24  # sizes to try in onnxruntime, if minorm takes none of them
 
 @dataclass
 class Judged:
-    """The verdicts, the shapes of the inputs on which minorm ran, and the shapes and counts at each node (`seen`)."""
+    """The verdicts, the shapes of the inputs on which minorm ran, and what the run measured at each node (`seen`)."""
 
     verdicts: list[Verdict]
     size: dict[str, tuple[int, ...]]
@@ -35,7 +35,7 @@ class Judged:
 
 
 def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
-    """Run all judges, and return their verdicts."""
+    """Run the model in minorm and onnxruntime, and the checker; return a verdict on each."""
     from minorm.onnx.checking import sandbox, verification
     from minorm.onnx.exporting import examples
 
@@ -106,7 +106,7 @@ class _Accepted(Iterator[Any]):
             self.refused.append(args)
 
     def verdict(self, path: str, seconds: float) -> Verdict:
-        """Return minorm's verdict in the case that it ran on no guess."""
+        """Return minorm's verdict if minorm ran on none of the guesses."""
         from minorm.onnx.checking import sandbox
         from minorm.onnx.exporting import examples
 

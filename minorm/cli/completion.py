@@ -36,7 +36,7 @@ def run(commands: Any, args: argparse.Namespace) -> int:
 
 
 def _options(parser: Any) -> dict[str, str]:
-    """Return the long options with their choices; options of subcommands such as `labs grade` are included."""
+    """Return a dict from long options to their choices; subcommands such as `labs grade` are included."""
     found: dict[str, str] = {}
     for action in parser._actions:
         choices = " ".join(map(str, action.choices or ()))
@@ -48,14 +48,14 @@ def _options(parser: Any) -> dict[str, str]:
 
 
 def _words(parser: Any) -> str:
-    """Return the words that may follow the command: for labs, `list start check grade`."""
+    """Return the words that may follow the command. For `labs` they are `list start check grade`."""
     return " ".join(
         str(word) for action in parser._actions if not action.option_strings for word in action.choices or ()
     )
 
 
 def _found(parsers: Mapping[str, Any]) -> list[str]:
-    """Return lines for bash and zsh that set `found` to the words that may stand at `place` in place of `word`."""
+    """Return lines for bash and zsh that set `found` to the words that may complete `word` at the position `place`."""
     choices = [
         f'*:{name}:{option}) found="{words}" ;;'
         for name, parser in parsers.items()

@@ -1,4 +1,4 @@
-"""`--config FILE.toml`: the long options of a command as keys, `batch-size = 32`; the command line overrides them."""
+"""`--config FILE.toml` reads long options from a file, such as `batch-size = 32`. The command line overrides them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_IN_A_FILE = ("help", "config", "resume", "other-images", "trust", "traceback
 
 
 def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
-    """Return the values by their names in `args`. UsageError names the file and the wrong key."""
+    """Return a dict from names in `args` to values; raise UsageError, which names the file, for a wrong key."""
     with opening.regular(path, "config") as file:
         try:
             given = tomllib.load(file)

@@ -1,7 +1,8 @@
-"""`minorm conform` tells which runtimes compute normalizations as ONNX says: all normalizations, or those in a file.
+"""`minorm conform` tells which runtimes compute normalizations as ONNX says.
 
-It runs minorm, onnxruntime, onnx's reference evaluator, PyTorch, and up to twelve other runtimes if they are installed.
-Each runtime has its own process: if it crashes or hangs, its verdict says so, and the command goes on.
+It tests all normalizations, or those in a file. It runs minorm, onnxruntime, onnx's reference evaluator, PyTorch, and
+up to twelve other runtimes if they are installed. Each runtime runs in a separate process. If the runtime crashes or
+hangs, its verdict says so, and the command goes on.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the cells; return 1 if a cell of minorm is wrong or a runtime could not run."""
+    """Print the results of all cases; return 1 if a result of minorm is wrong or a runtime could not run."""
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
@@ -107,7 +108,7 @@ def _show_file(report: Report) -> None:
 
 
 def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return the nodes with this verdict by (runtime, reason, page); the reason is the cause or the observation."""
+    """Return a dict from (runtime, reason, page of the documentation) to the nodes with this verdict."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:
@@ -144,7 +145,7 @@ def _by_version(cells: list[Cell], names: list[str]) -> Any:
 
 
 def _by_runtime(cells: list[Cell], names: list[str]) -> Any:
-    """Return a table with a row for each runtime: its counts, and the operators that it computes wrongly."""
+    """Return a table with a row for each runtime: counts, and the operators that the runtime computes wrongly."""
     table = _table("runtime", "cells", "wrong in")
     for name in names:
         of = [cell for cell in cells if cell.runtime == name]
@@ -170,7 +171,7 @@ def _count(cells: list[Cell]) -> str:
 
 
 def _wrong_opsets_by_case(cells: list[Cell]) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
-    """Return opsets of wrong cells by (runtime, defect or else the observation), operator and case."""
+    """Return the opsets of wrong cells as nested dicts by (runtime, reason), operator and case."""
     told: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for cell in cells:
         if cell.verdict == "wrong":

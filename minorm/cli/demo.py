@@ -1,6 +1,6 @@
 """`minorm demo` works with real images: it trains, saves, exports, verifies in onnxruntime and draws a picture.
 
-Every claim is a Check; the command's exit code is 0 only if all of them hold.
+Every claim is a Check. The command's exit code is 0 only if all claims hold.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class Trained:
 
 @dataclass(frozen=True)
 class Check:
-    """A claim: the value found, the value wanted, and whether the claim holds; `detail` is printed below the table."""
+    """A claim about a value, with the value found, the value wanted, and whether the claim holds.
+
+    `detail` is printed below the table.
+    """
 
     name: str
     found: str
@@ -79,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Any) -> int:
-    """Run the demo in the output folder, which exists."""
+    """Run the demo in the output folder, which must exist."""
     console.print(f"A CNN with BatchNorm learns handwritten digits, 8 x 8 pixels; {mn.get_num_threads()} threads.\n")
     runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
     first = runs[0]
@@ -133,7 +136,7 @@ def _save_and_check(run: Any, path: str) -> list[Check]:
 
 
 def _export_and_check(run: Any, path: str) -> list[Check]:
-    """Export the model; the checker must accept the file, and onnxruntime must agree on every test image."""
+    """Export the model. The checker must accept the file, and onnxruntime must agree on every test image."""
     import onnx
     import onnxruntime
 

@@ -1,4 +1,4 @@
-"""`minorm doctor` finds faults in a trained model's normalizations, and says why they matter and how to mend them."""
+"""`minorm doctor` finds faults in a trained model's normalizations, and says why they matter and what mends them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; return 1 if one is more severe than a note."""
+    """Print the findings; return 1 if a finding is more severe than a note."""
     from minorm.diagnosis import diagnose
 
     _check(args)
@@ -100,7 +100,11 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Patient:
-    """A model to diagnose; `batches` is None for noise, `batch_size` is an argument of diagnose, `source` the file."""
+    """A model to diagnose.
+
+    `batches` is None if the model runs on noise, `batch_size` is an argument of `diagnose`, and `source` is the opened
+    file.
+    """
 
     name: str
     model: Any
@@ -110,7 +114,7 @@ class _Patient:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together."""
+    """Raise UsageError if options contradict each other."""
     if (args.fix is None) != (args.out is None):
         raise UsageError(
             "--fix and --out FILE need each other: --fix says what to correct, and --out where to write the corrected "
@@ -133,7 +137,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _open_model_and_images(args: argparse.Namespace) -> _Patient:
-    """Return the model in a file, with its training images."""
+    """Open the file of args.model, and return the model with the images on which it was trained."""
     source = sources.opened(args)
     output_files.check("doctor", source.path, args.plot, args.out)
     batch_size = {"batch_size": args.batch_size or (source.settings.batch_size if source.settings else None)}
@@ -149,7 +153,10 @@ def _open_model_and_images(args: argparse.Namespace) -> _Patient:
 
 
 def _built(args: argparse.Namespace) -> _Patient:
-    """Return the model from FILE.py:FUNCTION, with the images of --data or else with the function's own batches."""
+    """Return the model that FILE.py:FUNCTION builds, with images.
+
+    The images are those of --data. Without --data, they are the batches that the function returns.
+    """
     if args.plot:
         atomic.destination(args.plot, "doctor")
     loader, form = None, None
@@ -181,7 +188,7 @@ def _fill(model: Any, path: str) -> None:
 
 
 def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
-    """Return, for each folded BatchNorm, how far its result is from the result in training with batch statistics."""
+    """Return how far each folded BatchNorm's result is from its result in training with the batch's statistics."""
     batches = [x for x, _ in itertools.islice(loader, FOLDING_BATCHES)]
     return quantization.folding_gap(model, batches)
 

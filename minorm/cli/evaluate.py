@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Seen(nn.CrossEntropyLoss):
-    """Cross entropy that also keeps its inputs, so that all scores need only one pass over the images."""
+    """A cross entropy that also keeps the model's outputs, so that all scores need only one pass over the images."""
 
     def __init__(self, of_probabilities: bool) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _Seen(nn.CrossEntropyLoss):
         self.batches: list[tuple[Any, Any]] = []
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Return the mean cross entropy of a batch; if the input is probabilities, their logarithms are the logits."""
+        """Return the mean cross entropy of a batch; if the input holds probabilities, use the logarithms as logits."""
         if self.of_probabilities:
             input = input.float().clamp(min=float(np.finfo(np.float32).tiny)).log()
         loss = super().forward(input, target)
@@ -122,7 +122,10 @@ def _where(split: str, path: str | None) -> str:
 
 
 def _images_and_remarks(chosen: Chosen, split: str, given: str | None) -> tuple[Any, list[str]]:
-    """Return the images of the split, and remarks on how they differ from the run's; `given` is the --path."""
+    """Return the images of the split, and sentences on what has changed since the run used them.
+
+    `given` is the value of --path.
+    """
     name, found = chosen.settings.data, chosen.found
     if name == "folder" and split in (TEST, ALL) and chosen.path is not None:
         form = (chosen.settings.image_size, 3) if found is None else (found.size, found.channels)
@@ -145,7 +148,7 @@ def _images_and_remarks(chosen: Chosen, split: str, given: str | None) -> tuple[
 
 
 def _remark_on_training_images(chosen: Chosen, given: str | None) -> list[str]:
-    """Return a list with a remark if the run was trained on these images, else an empty list."""
+    """Return a list with a remark if the run was trained on these images. Otherwise return an empty list."""
     there = (chosen.known or {}).get(PATH)
     if given is None or there is None or os.path.realpath(given) != os.path.realpath(there):
         return []

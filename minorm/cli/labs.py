@@ -151,7 +151,7 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _variant(lab: Lab, seed: str | None, option: str) -> Variant:
-    """Return the variant for this seed; without a seed, return the plain lab."""
+    """Return the variant for this seed; if there is no seed, return the lab itself."""
     try:
         return lab.variants.of(NAME_OF_PLAIN if seed is None else seed)
     except ValueError as error:
@@ -159,12 +159,12 @@ def _variant(lab: Lab, seed: str | None, option: str) -> Variant:
 
 
 def _seed(text: str) -> int:
-    """Return the text as a number; for `-`, read the number from the first line of standard input."""
+    """Return the text as a number. If the text is `-`, read the number from the first line of standard input."""
     return int(sys.stdin.readline(100) if text == "-" else text)
 
 
 def _options(args: argparse.Namespace, lab: Lab) -> grading.Options:
-    """Return the grading options; raise UsageError if they, or this machine, make grading impossible."""
+    """Return the grading options; raise UsageError if grading is impossible with these options or on this machine."""
     try:
         judging.require(args.seed, args.memory, args.patience)
     except ValueError as error:

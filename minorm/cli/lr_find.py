@@ -100,7 +100,7 @@ def _show(found: optim.RangeTest) -> None:
 
 
 def _check_out(path: str | None) -> None:
-    """Raise UsageError, before the work begins, if the output file is neither a picture nor a .csv file."""
+    """Raise UsageError if the name of the output file is neither that of a picture nor that of a .csv file."""
     if path is None or path.lower().endswith(NUMBERS):
         return
     output_files.check_picture("-o", path)
@@ -108,7 +108,7 @@ def _check_out(path: str | None) -> None:
 
 
 def _write(found: optim.RangeTest, path: str) -> None:
-    """Write the picture and a .csv file beside it; for a .csv path write only the numbers."""
+    """Write the picture, and the numbers as a .csv file beside it; if the path ends in .csv, write only the numbers."""
     if not path.lower().endswith(NUMBERS):
         output_files.write_picture("lr-find", found.plot(), path)
         output.note(f"minorm lr-find: wrote {path}")

@@ -101,7 +101,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _files(given: Sequence[str]) -> list[str]:
-    """Return the given files and the pictures in given folders; ValueError for a folder without pictures."""
+    """Return the given files and the pictures in given folders; raise ValueError for a folder without pictures."""
     found: list[str] = []
     for path in given:
         if not os.path.isdir(path):
@@ -120,7 +120,7 @@ def _files(given: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _view(args: argparse.Namespace, files: Sequence[str], labels: Sequence[str]) -> Iterator[Any]:
-    """Yield the view that prints or writes the rows, or None if only --html shows them; then end the view."""
+    """Yield the view that prints or writes the rows, and end the view afterwards; yield None for --html alone."""
     view: Any = None
     with ExitStack() as stack:
         if args.json:
@@ -143,7 +143,7 @@ def _rows(
     broken: list[str],
     args: argparse.Namespace,
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield a row and the pixels for each picture; only one batch is in memory at a time."""
+    """Yield the output's row and the pixels of each picture; keep only one batch of pictures in memory at a time."""
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
     together = 1 if source.takes_one else BATCH
     for start in range(0, len(paths), together):
@@ -174,7 +174,7 @@ def _rows(
 
 
 def _row(name: str, shares: Any, classes: Sequence[str], k: int) -> dict[str, Any]:
-    """Return a row with the most probable class; if k is above 1, the row also has the k most probable classes."""
+    """Return a row with the most probable class, and with the k most probable classes if k > 1."""
     top = [
         {"label": classes[i] if classes else str(i), "probability": round(float(shares[i]), 6)}
         for i in np.argsort(-shares, kind="stable")[:k]

@@ -125,7 +125,10 @@ def _plain(prof: profiler.profile, path: str) -> dict[str, Any]:
 
 
 def _step(source: Source, args: argparse.Namespace) -> Callable[[Tensor, Tensor], None]:
-    """Return a function that runs a training step or a forward pass; ValueError if there are no parameters to train."""
+    """Return a function that runs a training step or a forward pass.
+
+    Raises ValueError if there are no parameters to train.
+    """
     model: Module = source.model if source.qat is None or args.inference else source.qat
     model = model.to(device=args.device).train(not args.inference)
     if args.inference:
@@ -158,7 +161,7 @@ def _loss(found: Any, labels: Tensor) -> Tensor:
 
 
 def _batches(source: Source, args: argparse.Namespace) -> tuple[Callable[[], Iterator[tuple[Tensor, Tensor]]], str]:
-    """Return a function that starts an endless iterator of batches, and a description of them."""
+    """Return a function that starts an endless iterator over batches, and a description of the batches."""
     count = args.batch_size or (source.settings.batch_size if source.settings else BATCH)
     if args.data is not None or args.path is not None:
         loader = sources.training_loader(source, args)
@@ -176,7 +179,7 @@ def _again(loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _noise(source: Source, count: int) -> Any:
-    """Return random numbers in the shape of the model's input; ValueError unless a graph has just one float input."""
+    """Return random numbers in the shape of the model's input; raise ValueError unless it is one input of floats."""
     if source.kind == "onnx":
         inputs = source.model.inputs
         if len(inputs) != 1 or not dtypes.is_float(inputs[0].dtype) or not inputs[0].shape:

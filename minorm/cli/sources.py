@@ -1,8 +1,8 @@
 """Opens the MODEL of a command (a run's folder, a checkpoint or an ONNX file), and a data set by its name.
 
-A run's folder stands for its best weights, or for its last weights if it has no best ones. No code in a file is run: an
-ONNX file is a graph. A checkpoint names a model of `minorm.models` or a Python file, which is run only if the user
-allows it (trust.py).
+For a run's folder, the best weights are opened, or the last weights if there are no best weights. Opening a file runs
+no code from it. An ONNX file is a graph. A checkpoint names a model of `minorm.models` or a Python file, and this
+Python file is run only if the user allows it (trust.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PART = "frozen"  # the frozen layers in a training run's checkpoint
 
 @dataclass
 class Source:
-    """An opened model; `path` is the file that was read, `settings` are its run's settings, or None if unknown."""
+    """An opened model; `path` is the file that was read, and `settings` are those of its run (None if unknown)."""
 
     path: str
     kind: str  # "checkpoint" or "onnx"
@@ -56,7 +56,7 @@ class Source:
 
     @property
     def image_type(self) -> Any:
-        """The type of images for the model: the type of its weights, or the declared type of a graph's input."""
+        """The type that images must have: the type of the model's weights, or the declared type of a graph's input."""
         if self.kind != "onnx":
             parameters = () if self.model is None else self.model.parameters()  # None: built later, for its images
             return next((p.dtype for p in parameters if p.ndim > 1), mn.float32)
@@ -65,7 +65,7 @@ class Source:
 
     @property
     def gives_probabilities(self) -> bool:
-        """Whether a graph ends in a Softmax, as in files of other makers; then no second Softmax may follow."""
+        """Whether the model is a graph that ends in a Softmax. If it is, no second Softmax may follow."""
         original = self.model.original if self.kind == "onnx" else None
         if original is None or not self.model.output_names:
             return False
@@ -74,13 +74,13 @@ class Source:
 
     @property
     def takes_one(self) -> bool:
-        """Whether a graph takes only batches of one image, as many exporters write it."""
+        """Whether the model is a graph that takes only batches of one image. Many exporters write such graphs."""
         shape = self.model.inputs[0].shape if self.kind == "onnx" and self.model.inputs else None
         return bool(shape and shape[0] == 1)
 
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
-        """The run's record of its images; for a file of best weights, the record in the checkpoint beside it."""
+        """The run's record of its images. A file of best weights has no record, so the checkpoint beside it is read."""
         parts = self.parts
         if parts is not None and "images" not in parts and os.path.basename(self.path) == BEST:
             beside = os.path.join(os.path.dirname(self.path), CHECKPOINT)
@@ -89,7 +89,7 @@ class Source:
         return parts.get("images") if parts is not None and same else None
 
     def write(self, path: str) -> None:
-        """Write the model with its present weights as a file of the same kind as the opened one."""
+        """Write the model with its present weights as a file of the same kind as the opened file."""
         if self.kind == "onnx":
             import minorm.onnx
 
@@ -111,12 +111,12 @@ def open_model(
     external_root: str | None = None,
     dtype: str | None = None,
 ) -> Source:
-    """Open a model; ValueError if the file is of another kind, OSError if it cannot be read.
+    """Open a model; raise ValueError if the file is not a model, and OSError if the file cannot be read.
 
     allowed    the code that may be run to build a checkpoint's model
     max_bytes  the memory that an ONNX model may take
     external_root  a folder to which links to an ONNX model's weights may lead
-    dtype      the type to compute in; None is the type in the file
+    dtype      the type to compute in; None means the type in the file
     """
     path = weights_file(given)
     if _is_checkpoint(path):
@@ -133,7 +133,7 @@ def open_model(
 
 
 def opened(args: argparse.Namespace) -> Source:
-    """Open the model of a command with options for limits of an ONNX file, and perhaps for the type to compute in."""
+    """Open the model of a command that has the options --max-bytes and --external-root, and perhaps --dtype."""
     return open_model(
         args.model, allowed(args), max_bytes=args.max_bytes, external_root=args.external_root,
         dtype=getattr(args, "dtype", None),
@@ -192,7 +192,7 @@ def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:
 
 
 def _of_its_run(parts: Mapping[str, Any], settings: Settings | None, path: str) -> Preprocessing | None:
-    """Return the preprocessing in the run's checkpoint; for older runs the usual preprocessing of the data set."""
+    """Return the preprocessing in the run's checkpoint. If an older run has none, return that of the data set."""
     if "preprocessing" in parts:
         return saved.preprocessing(parts, path)
     if settings is None or settings.data not in MEAN_STD:
@@ -251,7 +251,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 class Chosen:
     """The data set that a command reads.
 
-    known    the run's record of its images; None if the data are not the run's
+    known    the run's record of its images; None if the run used other data
     dtype    the type in which the model takes images
     """
 
@@ -268,16 +268,19 @@ class Chosen:
         return images.with_split_of_run(self.known, loaded, self.settings.seed)
 
     def loaders(self, train: Any, scored: Any) -> tuple[DataLoader, DataLoader]:
-        """Return a loader of training batches, and a loader of batches to score, in order; both read all images."""
+        """Return a loader of training batches, and a loader of the images to score in their order.
+
+        Both loaders read all images, even if the run had several ranks.
+        """
         size = min(self.settings.batch_size, len(train))  # so that there is a batch
         settings = replace(self.settings, batch_size=size, ranks=1, dtype=self.dtype)
         return loaders(settings, train, scored, self.found or preprocessing(settings, train))
 
 
 def choose(source: Source, args: argparse.Namespace) -> Chosen:
-    """Choose the data set that the options name, or otherwise the run's data set, at the path that the run recorded.
+    """Choose the data set that the options name. If they name none, choose the run's data set at its recorded path.
 
-    UsageError if neither names a data set. If --data differs from the run's data set, --data is used.
+    Raises UsageError if neither the options nor the run names a data set.
     """
     settings, found = source.settings, source.preprocessing
     dtype = "bfloat16" if source.image_type == mn.bfloat16 else "float32"
@@ -297,18 +300,18 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
 
 
 def _of_no_run(name: str, args: argparse.Namespace) -> Settings:
-    """Return settings for a model whose run is unknown; --image-size, if the command has it, is the images' size."""
+    """Return settings for a model whose run is unknown. The images' size is --image-size if the command has it."""
     size = getattr(args, "image_size", None)
     return Settings(data=name) if size is None else Settings(data=name, image_size=size)
 
 
 def tell_place(path: str) -> None:
-    """Print the path before its images are read, as a stranger's run may name any path."""
+    """Print the path before the images in it are read, because a run from a stranger may name any path."""
     output.note(f"minorm: reads the images in {path}, where the run found them")
 
 
 def check_path(name: str | None, path: str | None) -> None:
-    """Raise UsageError for a --path with the digits, which are part of scikit-learn."""
+    """Raise UsageError if --path is given for the digits, which need no path, because they come with scikit-learn."""
     if name == "digits" and path is not None:
         raise UsageError(
             f"--path {path} is for your own images, and the digits come with scikit-learn; expected another --data, "
@@ -317,6 +320,9 @@ def check_path(name: str | None, path: str | None) -> None:
 
 
 def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:
-    """Return training batches as in the run, scaled and augmented; UsageError if neither run nor --data names a set."""
+    """Return training batches, scaled and augmented as in the run.
+
+    Raises UsageError if neither the run nor --data names a data set.
+    """
     chosen = choose(source, args)
     return chosen.loaders(*chosen.sets())[0]

@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
-    """Train and return 0, or return 2 for several processes without --distributed; `main` handles exceptions."""
+    """Train and return 0. Return 2 if several processes were started without --distributed."""
     said = config.read(args.config, parser) if args.config else {}
     for name, value in {"device": DEVICE, "timeout": TIMEOUT, **said}.items():
         if getattr(args, name) is None or getattr(args, name) is False:  # False: a switch that was not given
@@ -145,7 +145,7 @@ def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], 
 
 
 def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, str]) -> Iterator[str]:
-    """Yield lines on the chosen settings with reasons, the initial weights, changed images, and the last epoch."""
+    """Yield lines on changed images, the settings that were chosen and why, the initial weights, and the last epoch."""
     settings = training.settings
     for change in training.changes:
         yield f"since the run began: {change}"
@@ -185,7 +185,7 @@ def _tell_the_end(training: Run, out: str, told: LineDisplay) -> None:
 
 
 def _workers(group: Group) -> str:
-    """`2 threads`, or `4 ranks on 2 processes, 1 thread each`."""
+    """Return the number of threads and ranks: `2 threads`, or `4 ranks on 2 processes, 1 thread each`."""
     threads = mn.get_num_threads()
     said = f"{threads} thread{'s' if threads != 1 else ''}"
     if group.size == 1:
@@ -194,7 +194,7 @@ def _workers(group: Group) -> str:
 
 
 def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
-    """Return advice that fits the files on disk, as Ctrl-C may come before or between the writing of two files."""
+    """Return advice that fits the files on disk, because Ctrl-C may come before a file was written."""
     path = os.path.join(out, CHECKPOINT)
     if not os.path.exists(path):
         best = os.path.join(out, BEST)
@@ -212,9 +212,10 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    """Return the settings in the options, or those of the run to resume; ValueError if an option differs from the run.
+    """Return the settings that the options give, or those of the run to resume.
 
-    A different --epochs means to go on to that epoch. For a new run, `choose_settings` may choose missing settings.
+    Raises ValueError if an option contradicts the run's setting; only --epochs may differ, and the run then goes on to
+    that epoch. For a new run, `choose_settings` may choose settings that were not given.
     """
     given = train_options.given(args)
     if not args.resume:

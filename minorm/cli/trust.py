@@ -1,7 +1,7 @@
-"""Decides which code a command may run to build a checkpoint's model: the file of --model, or the copy with --trust.
+"""Decides which code a command may run to build a checkpoint's model: the file of --model or, with --trust, the copy.
 
-If a command needs code that the user has not named, it says which code it would run, and ends with the command line to
-write. At a terminal it asks the user instead.
+If a command needs code that the user has not allowed, its error names this code and gives the command line that would
+allow it. At a terminal, the command asks the user instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from minorm.training.model.own_code import Code, is_graph
 
 @dataclass(frozen=True)
 class Trust:
-    """The code that the user allows; `words` is the command line, which an error repeats with a missing option."""
+    """The code that the user allows.
+
+    `words` is the command line. An error repeats this command line, with the missing option added.
+    """
 
     model: str | None = None
     given: bool = False
@@ -45,14 +48,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def of(args: argparse.Namespace, model: str | None) -> Trust:
-    """Return which code the command line allows; `model` is its FILE.py:FUNCTION, if given."""
+    """Return the code that the command line allows; `model` is FILE.py:FUNCTION if --model was given."""
     return Trust(model, args.trust, tuple(args.words), getattr(args, "max_bytes", None))
 
 
 def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | None:
-    """Return the code that builds the model of the checkpoint at `path`; None for a model of `minorm.models`.
+    """Return the code that builds the model of the checkpoint at `path`; return None for a model of `minorm.models`.
 
-    UsageError, with the command line to write, if the user has not allowed that code.
+    Raises UsageError if the user has not allowed that code; the message has the command line that would allow it.
     """
     if is_graph(facts["name"]):
         extras.need("onnx")
@@ -75,7 +78,7 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | No
 
 
 def _agreed(found: Code) -> bool:
-    """Ask the user, and return whether the answer is yes; False without a terminal, or with several processes."""
+    """Ask the user, and return whether the answer is yes; return False without a terminal, or in several processes."""
     if launched()[1] > 1:
         return False
     question = (

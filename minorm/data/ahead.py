@@ -1,6 +1,6 @@
 """Reads batches ahead in threads and yields them in order: while a step computes, threads prepare the next batches.
 
-Threads are enough, as decoders and kernels release Python's lock; and a process that uses MPI must not fork.
+Threads are enough, because decoders and kernels release Python's lock. Processes would need a fork, which MPI forbids.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ def ahead(
 ) -> Iterator[Any]:
     """Yield the results of the tasks in order; up to `depth` tasks are started ahead.
 
-    timeout  the most seconds to wait for a result; 0 for no limit
+    timeout  the most seconds to wait for a result; 0 means no limit
     start    called as start(worker) in each thread before its first task
-    turn     a thread enters `with turn()` before it asks for a task, and leaves it after the task
+    turn     a function that returns a context manager; a thread takes and runs each task in `with turn()`
 
-    An exception in a task is raised at the task's place in the order and ends the iteration. Closing this generator
-    ends it too, without waiting for running tasks. RuntimeError if the system refuses to start so many threads.
+    If a task raises an exception, the generator raises this exception in place of the task's result, and ends. If the
+    generator is closed, it ends and does not wait for running tasks. It raises RuntimeError if the system refuses to
+    start as many threads as there are workers.
 
-    Ctrl-C may come at any line, even while this generator ends. So the threads hold `over` by a weak reference: when
-    the generator is gone, `over` is gone, and the threads end.
+    Ctrl-C may come at any line, even while this generator ends. So the threads have only a weak reference to `over`:
+    when the generator is deleted, `over` is deleted too, and the threads end.
     """
     jobs: queue.SimpleQueue[tuple[Task, Future[Any]] | None] = queue.SimpleQueue()
     over = threading.Event()
@@ -83,7 +84,7 @@ def _result(future: Future[Any], timeout: float) -> Any:
 
 
 def _next(jobs: Any, over: weakref.ref[threading.Event]) -> tuple[Task, Future[Any]] | None:
-    """Return the next job; None if there will be no more."""
+    """Return the next job; return None if there are no more jobs."""
     while True:
         try:
             job: tuple[Task, Future[Any]] | None = jobs.get(timeout=PATIENCE)

@@ -1,6 +1,6 @@
-"""Reads CIFAR-10 in its binary version: for each image a label byte and 3 x 32 x 32 pixel bytes, and nothing else.
+"""Reads CIFAR-10 in its binary version. A file has a label byte and 3 x 32 x 32 pixel bytes for each image.
 
-CIFAR-10's version for Python is a pickle and never read, as reading a pickle runs any program in it.
+The version for Python is a pickle. It is never read, because reading a pickle runs any program that is in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def load_cifar10(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of CIFAR-10 from data_batch_1.bin to data_batch_5.bin and test_batch.bin in `folder`.
 
     The files may also be in `folder`/cifar-10-batches-bin. Images are read as float32 from 0 to 1, N x 3 x 32 x 32;
-    labels are int64. ValueError if a file is not a whole number of images or has labels other than 0 to 9.
+    labels are int64. Raises ValueError if a file is not a whole number of images or has labels other than 0 to 9.
     """
     found = _find(os.fsdecode(folder))
     train = [_read(os.path.join(found, name)) for name in TRAIN]
@@ -49,7 +49,7 @@ def _find(folder: str) -> str:
 
 
 def _read(path: str) -> Array:
-    """Return the records of one file, uint8, N x 3073."""
+    """Return the records of one file as uint8 of shape N x 3073."""
     with regular(path, "load_cifar10") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0 or size % RECORD or size > MOST * RECORD:

@@ -1,10 +1,10 @@
-"""Collates samples into a batch of the same form: values at the same place in every sample are stacked.
+"""Collates samples into a batch of the same structure. Values in the same position in every sample are stacked.
 
     samples  {"image": array (3, 8, 8), "box": (4.0, 2.0), "name": "cat"}, ...
     batch    {"image": Tensor (N, 3, 8, 8), "box": (Tensor (N), Tensor (N)), "name": ["cat", ...]}
 
-The rules are those of torch.utils.data.default_collate, with two exceptions: a tuple stays a tuple, and Python floats
-become float32, as in `minorm.tensor`.
+The rules are those of torch.utils.data.default_collate with two exceptions. A tuple stays a tuple. Python floats become
+float32, as in `minorm.tensor`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TEXT, PARTS = (str, bytes), (tuple, list)
 def default_collate(samples: Sequence[Any]) -> Any:
     """batch[...][n] = samples[n][...]: one batch of Tensors from a list of samples.
 
-    Arrays, Tensors and numbers are stacked along a new first axis; texts and bytes become a list. ValueError if shapes,
-    lengths or keys differ between samples. TypeError if types differ, or if a value is any other object. Both errors
-    name the place in the sample.
+    Arrays, Tensors and numbers are stacked along a new first axis; texts and bytes become a list. Raises ValueError if
+    shapes, lengths or keys differ between samples. Raises TypeError if types differ, or if a value is any other object.
+    Both errors name the position in the sample.
 
     Example:
         >>> mn.data.default_collate([{"image": 1.0, "name": "cat"}, {"image": 2.0, "name": "dog"}])
@@ -40,7 +40,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
 
 
 def stacked(samples: Sequence[Any], place: str = "the sample") -> Any:
-    """Collate as `default_collate`, but into arrays; `place` says in error messages which values are meant."""
+    """Collate like `default_collate`, but return arrays; error messages use `place` to say which values are wrong."""
     if not samples:
         raise ValueError("DataLoader: there are no samples to collate; expected at least one")
     first = samples[0]
@@ -74,7 +74,7 @@ def tensors(batch: Any) -> Any:
 
 
 def without_rows(batch: Any) -> Any:
-    """Return an empty batch with the form of this batch, for a rank that gets no samples."""
+    """Return an empty batch with the structure of `batch`. A rank that gets no samples takes this batch."""
     if isinstance(batch, Mapping):
         return _mapping_like(batch, {key: without_rows(part) for key, part in batch.items()})
     if isinstance(batch, PARTS) and not (isinstance(batch, list) and isinstance(batch[0], (numbers.Number, *TEXT))):
@@ -141,7 +141,7 @@ def _stack(leaves: Sequence[Any], place: str) -> Any:
 
 
 def _detached(leaf: Any) -> Any:
-    """Return a PyTorch tensor without its graph, because NumPy refuses one with a graph."""
+    """Return a PyTorch tensor without its graph, because NumPy refuses tensors that have a graph."""
     return leaf.detach() if hasattr(leaf, "detach") else leaf
 
 

@@ -1,8 +1,8 @@
-"""Datasets: any objects with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
+"""Datasets. A dataset is any object with `len(dataset)` and `dataset[i]`; datasets of arrays also read whole batches.
 
-`read_batch` calls a dataset's method `batch(indices)`, which saves the DataLoader a Python loop over samples. Without
-such a method it reads single samples and collates them. If a subclass overrides only `__getitem__`, its samples differ,
-so the inherited `batch` is not used.
+`read_batch` calls the dataset's method `batch(indices)`, which is faster than a Python loop over samples. If there is
+no such method, `read_batch` reads single samples and collates them. It does so too if a subclass overrides only
+`__getitem__`, because the inherited `batch` would then give other samples.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 
 class Dataset(Shown, Generic[SampleT_co]):
-    """Base class of datasets: a subclass writes `__getitem__` and `__len__`. Any class with these methods will do too.
+    """Base class of datasets: a subclass defines `__getitem__` and `__len__`. Any class with these methods works.
 
     Example:
         >>> class Squares(mn.data.Dataset):
@@ -51,7 +51,7 @@ class Dataset(Shown, Generic[SampleT_co]):
 
 
 class IterableDataset(Dataset[SampleT_co]):
-    """Base class of datasets that are read from beginning to end: a subclass writes `__iter__`.
+    """Base class of datasets that are read from beginning to end: a subclass defines `__iter__`.
 
     Example:
         >>> class Squares(mn.data.IterableDataset):
@@ -74,7 +74,7 @@ class IterableDataset(Dataset[SampleT_co]):
 class ArrayDataset(Dataset[tuple[Any, ...]]):
     """dataset[i] = (arrays[0][i], arrays[1][i], ...): sample i of arrays of the same length.
 
-    `i` may be a slice: `images, labels = dataset[:]`. ValueError for arrays of different lengths.
+    `i` may be a slice: `images, labels = dataset[:]`. Raises ValueError for arrays of different lengths.
 
     Example:
         >>> dataset = mn.data.ArrayDataset(mn.zeros(10, 1, 8, 8), mn.arange(10))
@@ -89,7 +89,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays; you may assign other arrays of one length."""
+        """The arrays. You may assign other arrays, all with the same length."""
         return self._arrays
 
     @arrays.setter
@@ -98,7 +98,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     @property
     def scale(self) -> np.float32 | None:
-        """The divisor of the first array, or None."""
+        """The number by which the first array is divided; None if it is not divided."""
         return self._scale
 
     @scale.setter
@@ -116,7 +116,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         return self._scaled([array[index] for array in self.arrays])
 
     def batch(self, indices: Array) -> tuple[Any, ...]:
-        """Return the samples at these positions, each array in one copy."""
+        """Return the samples at these positions; make one copy of each array."""
         # NumPy's take accepts only intp, which has 32 bits in a browser.
         places = np.asarray(indices).astype(np.intp, copy=False, casting="same_kind")
         return self._scaled([array.take(places, axis=0) for array in self.arrays])
@@ -132,7 +132,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 class TensorDataset(ArrayDataset):
     """dataset[i] = (tensors[0][i], tensors[1][i], ...): sample i of Tensors of the same length.
 
-    ValueError for Tensors of different lengths.
+    Raises ValueError for Tensors of different lengths.
 
     Example:
         >>> mn.data.TensorDataset(mn.zeros(10, 2), mn.arange(10))[3]
@@ -145,7 +145,7 @@ class TensorDataset(ArrayDataset):
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """The Tensors; you may assign other Tensors of one length."""
+        """The Tensors. You may assign other Tensors, all with the same length."""
         return self._tensors
 
     @tensors.setter
@@ -162,7 +162,7 @@ class TensorDataset(ArrayDataset):
 class ConcatDataset(Dataset[Any]):
     """Several datasets, one after another, as one dataset.
 
-    ValueError for an empty list.
+    Raises ValueError for an empty list.
 
     Example:
         >>> dataset = mn.data.ConcatDataset([[10, 11], [20, 21]])
@@ -175,7 +175,7 @@ class ConcatDataset(Dataset[Any]):
 
     @property
     def datasets(self) -> list[Any]:
-        """The datasets in their order; you may assign other datasets."""
+        """The datasets in their order. You may assign other datasets."""
         return self._datasets
 
     @datasets.setter
@@ -201,9 +201,9 @@ class ConcatDataset(Dataset[Any]):
 class Subset(Dataset[Any]):
     """subset[i] = dataset[indices[i]]: some samples of another dataset.
 
-    `classes` and `class_to_idx` are those of the dataset, if it has them.
+    If the dataset has `classes` and `class_to_idx`, the subset has the same ones.
 
-    IndexError for indices that the dataset lacks.
+    Raises IndexError for indices that the dataset lacks.
 
     Example:
         >>> subset = mn.data.Subset([10, 11, 12], indices=[2, 0])
@@ -217,7 +217,7 @@ class Subset(Dataset[Any]):
 
     @property
     def indices(self) -> Array:
-        """The positions of the samples in the dataset; you may assign other positions."""
+        """The positions of the samples in the dataset. You may assign other positions."""
         return self._indices
 
     @indices.setter
@@ -259,9 +259,9 @@ class Subset(Dataset[Any]):
 def random_split(
     dataset: Any, lengths: Any = None, generator: Any = None, *, fraction: Any = None, seed: Any = None
 ) -> Any:
-    """Return Subsets of these lengths, drawn at random; or two, with a random `fraction` of the samples and the rest.
+    """Split a dataset at random into Subsets of these lengths, or into a `fraction` of the samples and the rest.
 
-    ValueError for lengths that do not add up.
+    Raises ValueError for lengths that do not add up.
 
     Example:
         >>> train, test = mn.data.random_split(list(range(10)), fraction=0.8, seed=0)
@@ -295,7 +295,7 @@ def _split(dataset: Any, lengths: list[Any], generator: Any) -> list[Subset]:
 
 
 def read_batch(dataset: Any, indices: Array) -> Any:
-    """Return the samples at `indices` as one batch of arrays: a tuple of arrays if samples are tuples (collate.py)."""
+    """Return the samples at `indices` as one batch of arrays, with the structure that collate.py describes."""
     if _reads_batches(dataset):
         return dataset.batch(indices)
     if not len(indices):
@@ -312,7 +312,10 @@ def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
 
 
 def _reads_batches(dataset: Any) -> bool:
-    """Return whether `batch` and `__getitem__` give the same samples: not if a subclass overrides only the latter."""
+    """Return whether `batch` and `__getitem__` give the same samples.
+
+    They do not if there is no method `batch`, or if a subclass overrides only `__getitem__`.
+    """
     for kind in type(dataset).__mro__:
         own = vars(kind)
         if "batch" in own:
@@ -323,7 +326,7 @@ def _reads_batches(dataset: Any) -> bool:
 
 
 def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
-    """Return the arrays; ValueError unless there is at least one array and all have the same first axis."""
+    """Return the arrays; raise ValueError if there is no array, or if the lengths of their first axes differ."""
     given = list(arrays)
     for number, array in enumerate(given):
         if isinstance(array, Tensor) and array.is_cuda:
@@ -338,5 +341,5 @@ def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
 
 
 def _native(array: Array) -> Array:
-    """Return the array in the machine's byte order; TypeError if no Tensor can hold it."""
+    """Return the array in the machine's byte order; raise TypeError if no Tensor can hold it."""
     return array.astype(dtypes.check(array.dtype), copy=False)

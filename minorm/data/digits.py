@@ -1,4 +1,4 @@
-"""Loads scikit-learn's handwritten digits: 1,797 real images of 8 x 8 pixels, which its wheel contains."""
+"""Loads the handwritten digits that come with scikit-learn: 1,797 real images of 8 x 8 pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from minorm.support.documented import documented
 
 
 def load_digits() -> ArrayDataset:
-    """Load images 1797 x 1 x 8 x 8, float32 from 0 to 1, and labels 0 to 9, int64. ImportError without scikit-learn."""
+    """Load images 1797 x 1 x 8 x 8, float32 from 0 to 1, and labels 0 to 9, int64.
+
+    Raises ImportError if scikit-learn is missing.
+    """
     try:
         from sklearn import datasets
     except ImportError as error:
@@ -23,9 +26,11 @@ def load_digits() -> ArrayDataset:
 
 @documented({}, seed="the same seed gives the same two parts", fraction="the share of the samples for training")
 def split_digits(seed: int = 0, fraction: float = 0.8) -> tuple[Subset, Subset]:
-    """Return (train, test): a random `fraction` of the digits and the rest; the same seed gives the same parts.
+    """Split the digits at random into (train, test); `train` has this fraction of the digits.
 
-    ImportError without scikit-learn.
+    The same seed gives the same parts.
+
+    Raises ImportError if scikit-learn is missing.
 
     Example:
         >>> train, test = mn.data.split_digits(seed=0)

@@ -1,4 +1,4 @@
-"""Reads pictures from one folder for each class: lists names once, and decodes pictures when a batch needs them.
+"""Reads pictures from one folder for each class. Names are listed once; pictures are decoded when a batch needs them.
 
     images/cat/001.jpg
     images/dog/002.png
@@ -42,7 +42,7 @@ TORCHVISIONS = {
 
 
 class Derived:
-    """An attribute that is computed when it is read; a subclass may assign a value in its place."""
+    """An attribute that is computed when it is read. A subclass may assign a value instead."""
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
         self.compute, self.__doc__ = compute, compute.__doc__
@@ -64,15 +64,17 @@ class ImageFolder(Shown):
     """dataset[i] = (image, label): pictures in one folder for each class, float32 channels x size x size from 0 to 1.
 
         classes      names, in the order of labels; `class_to_idx[name]` is the label of a name
-        files        paths below root; `labels[i]` is the label of `files[i]`. As in torchvision, `samples` and `imgs`
-                     are pairs of the whole path and the label, and `targets` are the labels as ints
+        files        the pictures' paths relative to root; `labels[i]` is the label of `files[i]`. As in torchvision,
+                     `samples` and `imgs` are pairs of the whole path and the label, and `targets` are the labels as
+                     ints
         broken       a dict from path to reason, for files that were left out because they could not be read
         left_out     files that were left out because of their names; `str(left_out)` counts them by ending
         notes        sentences on how the folder was understood
 
-    Pictures with the ending of another format are left out, with a warning unless skip_broken=True. ValueError, which
-    names the folder, if there are no pictures, a class has no pictures, or `classes` lacks a folder's name. A picture
-    is read when it is used: BrokenImage then names its file.
+    Pictures in a format that cannot be read, such as `.heic`, are left out, with a warning unless skip_broken=True.
+    Raises ValueError, which names the folder, if there are no pictures, if a class has no pictures, or if `classes`
+    lacks a folder's name. A picture is read only when it is used. If the picture is broken, BrokenImage is raised, with
+    the file's name.
 
     Example:
         >>> import os, tempfile
@@ -125,12 +127,12 @@ class ImageFolder(Shown):
             warnings.warn(f"ImageFolder: left out of {quoted(self.root)}: {others}", stacklevel=outside())
 
     def _made_with(self, name: str, value: Any) -> dict[str, Any]:
-        """Keep `left_out` and `notes`, to which other modules add, unless `root` changes."""
+        """Keep `left_out` and `notes` unless `root` changes, because other modules have added to them."""
         made = super()._made_with(name, value)
         return made if name == "root" else {**made, "left_out": self.left_out, "notes": self.notes}
 
     def _found(self) -> dict[str, list[str]]:
-        """Return a dict from class name to the paths of its pictures below root, in order."""
+        """Return a dict from each class name to the sorted paths of its pictures, relative to root."""
         return pictures_by_class(self.root, self.left_out)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -167,7 +169,10 @@ class ImageFolder(Shown):
         return image, label if self.target_transform is None else self.target_transform(int(label))
 
     def pixels(self, index: int) -> Array:
-        """Return the picture as bytes: image_size x image_size, or in the file's own size if there is a transform."""
+        """Return the picture as bytes.
+
+        The picture has image_size x image_size pixels or, if there is a transform, the size that it has in the file.
+        """
         size = self.image_size if self.transform is None else None
         return read_image(self.path(index), size, self.channels, self.max_bytes)
 
@@ -176,7 +181,7 @@ class ImageFolder(Shown):
         return os.path.join(self.root, self.files[index])
 
     def batch(self, indices: Array) -> Any:
-        """Return the pictures and labels at these positions; with skip_broken=True broken pictures are left out."""
+        """Return the pictures and labels at these positions. With skip_broken=True, broken pictures are left out."""
         if self.transform is not None or self.target_transform is not None:
             found: list[Any] = []
             self._whole(indices, lambda index: found.append(self[index]))
@@ -187,7 +192,10 @@ class ImageFolder(Shown):
         return images[: len(kept)], self.labels[indices[kept]]
 
     def _whole(self, indices: Array, read: Callable[[int], Any]) -> list[int]:
-        """Read each picture; return the rows of good pictures. A broken picture is recorded, or raises its error."""
+        """Read each picture, and return the rows of good pictures.
+
+        With skip_broken=True, broken pictures are recorded in `broken`; otherwise the first one raises its error.
+        """
         kept: list[int] = []
         for row, index in enumerate(indices.tolist()):
             try:
@@ -202,12 +210,12 @@ class ImageFolder(Shown):
         return kept
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
-        """Return (train, val): the share `fraction` of each class goes to val, but at least one of two pictures."""
+        """Return (train, val); val gets this fraction of each class, but at least one picture if a class has two."""
         chosen = self.drawn(np.ones(len(self), bool), fraction, seed)
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 
     def drawn(self, among: Array, fraction: float = 0.2, seed: int = 0) -> Array:
-        """Return a mask of the pictures drawn for val; only pictures in the mask `among` can be drawn."""
+        """Return a bool array: True for pictures drawn for val. Pictures where `among` is False are not drawn."""
         chosen = np.zeros(len(self), bool)
         for label in range(len(self.classes)):
             members = np.flatnonzero((self.labels == label) & among)
@@ -217,7 +225,7 @@ class ImageFolder(Shown):
 
 
 def _listed(root: str, found: dict[str, list[str]], classes: list[str]) -> tuple[list[str], Array]:
-    """Return all files, and the label of each."""
+    """Return all files, and a label for each file."""
     places = {name: label for label, name in enumerate(classes)}
     if unknown := [name for name in found if name not in places]:
         raise ValueError(f"ImageFolder: {quoted(os.path.join(root, unknown[0]))} is a class that the training images "

@@ -12,7 +12,7 @@ from minorm.tensor.tensor import Tensor
 
 FOLDS = {
     "k": "how many folds, at least 2",
-    "seed": "of the draw: the same seed gives the same folds",
+    "seed": "the seed of the draw: the same seed gives the same folds",
 }
 
 
@@ -20,7 +20,7 @@ FOLDS = {
 def k_fold(dataset: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]:
     """Return k pairs (train, validation) of indices, drawn at random; each index is in exactly one validation part.
 
-    The parts differ in size by at most one. ValueError for fewer samples than folds.
+    The parts differ in size by at most one. Raises ValueError for fewer samples than folds.
 
     Example:
         >>> folds = mn.data.k_fold(10, k=3)
@@ -33,9 +33,10 @@ def k_fold(dataset: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]
 
 @documented(FOLDS, labels="the class of each sample, as integers or names")
 def stratified_k_fold(labels: Any, k: int = 5, seed: int = 0) -> list[tuple[Array, Array]]:
-    """Return k folds with each class spread evenly: a class's counts in two validation parts differ by at most one.
+    """Return k folds in which each class is spread evenly over the validation parts.
 
-    The sizes of the parts also differ by at most one. A class with fewer samples than k is missing in some parts.
+    Two validation parts differ by at most one in their numbers of samples of each class, and in their sizes. A class
+    with fewer samples than k is missing in some parts.
 
     Example:
         >>> labels = [0, 0, 0, 0, 0, 0, 1, 1, 1]

@@ -6,8 +6,8 @@
     4 bytes each the axes, big-endian
     the rest     the elements, C order, big-endian
 
-A plain file must have exactly the size that its header says. A gzipped file is read piece by piece, never further than
-the header says. So a false header or compressed stream takes no more memory than the contents of the file.
+A plain file must have exactly the size that follows from its header. A gzipped file is read piece by piece, and reading
+stops at the size in the header. So a false header needs no more memory than the file has contents.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EACH_FILE = "what the array of each file may take; None allows 1 GiB"
 def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
     """Read the array in an IDX file, plain or gzipped.
 
-    ValueError if the file is not exactly what its header says.
+    Raises ValueError if the file's size or contents do not match its header.
 
     Example:
         >>> import tempfile
@@ -66,7 +66,7 @@ def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
 
 
 def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool = True) -> Array:
-    """Read the array; the whole file has `room` bytes, or at most `room` bytes if `exact` is False."""
+    """Read the array. The whole file has `room` bytes or, if `exact` is False, at most `room` bytes."""
     start = file.read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES or not 1 <= start[3] <= 32:
         raise ValueError(f"not an IDX file: it starts with {start!r}; expected two zeros, a type and a number of axes")
@@ -95,7 +95,7 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
 
 
 def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[bytes]:
-    """Yield the next `count` bytes; ValueError unless the file ends after them."""
+    """Yield the next `count` bytes; raise ValueError unless these bytes are the last ones of the file."""
     left = count
     while left:
         piece = file.read(min(PIECE, left))
@@ -134,7 +134,7 @@ def load_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDat
 def load_fashion_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 in 0 to 1.
 
-    The files have the same names and sizes as those of MNIST, see `load_mnist`. Labels are int64.
+    The files have the same names and sizes as those of MNIST (see `load_mnist`). Labels are int64.
 
     Example:
         >>> import tempfile

@@ -1,7 +1,7 @@
-"""Lists the pictures below a folder, and counts the files that are left out; opens no file.
+"""Lists the pictures below a folder, and counts the files that are left out. No file is opened.
 
-The ending of a file's name decides whether it is a picture. Links to folders are followed, but within a class no folder
-is read twice, and no folder that contains the class's own folder is read.
+The ending of a file's name decides whether the file is a picture. Links to folders are followed. But within a class no
+folder is read twice, and no folder is read that contains the folder of the class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ CLASS = "files beside the folders of the classes"
 class LeftOut:
     """Counts the files of each kind that are left out, and keeps the first few names.
 
-    A kind is an ending (`.txt`) or a constant such as HIDDEN; `names[kind]` are paths below the folder that was read.
+    A kind is the ending of file names (`.txt`) or a constant such as HIDDEN. `names[kind]` are paths relative to the
+    folder that was read.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class LeftOut:
         return part
 
     def __str__(self) -> str:
-        """`3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`; "" if nothing was left out."""
+        """Return `3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`, or "" if nothing was left out."""
         return ", ".join(
             f"{self.counts[kind]:,} {printable(kind)} ({_some(self.names[kind], self.counts[kind])})"
             for kind in sorted(self.counts)
@@ -66,7 +67,10 @@ def _some(names: Iterable[str], count: int) -> str:
 
 
 def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
-    """Return a dict from class to its pictures' paths below root; OSError or ValueError explain a wrong folder."""
+    """Return a dict from each class to the paths of its pictures, relative to root.
+
+    Raises an OSError or ValueError, which says what is wrong with the folder.
+    """
     entries = folder_entries(root)
     names = [entry.name for entry in entries if is_class(entry)]
     loose = [entry.name for entry in entries if not entry.is_dir()]
@@ -95,7 +99,7 @@ def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
 
 
 def pictures_below(root: str, left_out: LeftOut) -> list[str]:
-    """Return the paths of all pictures below a folder, in order; an OSError names a folder that cannot be read."""
+    """Return the sorted paths of all pictures below a folder; raise OSError if a folder cannot be read."""
     above = _folder_and_parents(root) - {_identity(root)}
     return _pictures(root, "", above, left_out)
 
@@ -105,7 +109,7 @@ def _beside(left_out: LeftOut, words: str = "there are") -> str:
 
 
 def folder_entries(root: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder, sorted by name; the OSError of an unreadable folder says why."""
+    """Return the entries of a folder, sorted by name; raise OSError if the folder cannot be read."""
     try:
         with os.scandir(root) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -120,7 +124,7 @@ def folder_entries(root: str) -> list[os.DirEntry[str]]:
 
 
 def is_class(entry: os.DirEntry[str]) -> bool:
-    """Return whether the entry is a folder that may be a class: one that is not hidden."""
+    """Return whether the entry is a folder that may be a class. Hidden folders are not classes."""
     return entry.is_dir() and not entry.name.startswith(".")
 
 
@@ -130,7 +134,10 @@ def is_picture(name: str) -> bool:
 
 
 def _folder_and_parents(root: str) -> set[tuple[int, int]]:
-    """Return the folder and all folders that contain it; following a link to one of them would go in a circle."""
+    """Return the folder and all folders that contain it.
+
+    A link to one of these folders must not be followed, because it leads in a circle.
+    """
     place, found = os.path.realpath(root), set()
     while True:
         found.add(_identity(place))
@@ -145,7 +152,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _pictures(root: str, name: str, above: set[tuple[int, int]], left_out: LeftOut) -> list[str]:
-    """List the pictures of one class's folder (of root if `name` is ""), in order; links to folders are read last."""
+    """List the pictures in the folder of a class, or in root if `name` is "". Links to folders are read last."""
     found: list[str] = []
     links: list[str] = []
     waiting, read = [name], set(above)

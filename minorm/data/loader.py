@@ -1,8 +1,8 @@
 """DataLoader yields a dataset in batches of Tensors, in an order that three integers determine.
 
-Every random choice is a function of (seed, epoch, batch): the order of an epoch is drawn from a generator made
-from (seed, epoch), and the transforms of a batch draw from one made from (seed, epoch, batch). There is no other state,
-so a run that stops anywhere resumes with the batches it would have seen.
+Every random choice is a function of (seed, epoch, batch). The order of an epoch is drawn from a generator made from
+(seed, epoch). The transforms of a batch draw from another generator, made from (seed, epoch, batch). There is no other
+state, so a run that stops anywhere resumes with the batches that would have come next.
 
 The ranks of a distributed run share each batch: every rank draws the same order for the epoch and takes its own rows.
 So all ranks have the same number of steps, and no sample is left out or seen twice.
@@ -68,14 +68,14 @@ CHANGEABLE = frozenset(
     "n * rank // size to n * (rank + 1) // size, perhaps 0 rows. Shuffling and transforms need a seed then",
 )
 class DataLoader(Checked):
-    """A dataset in batches: `for images, labels in loader`. Each `iter` is a new epoch.
+    """Yields a dataset in batches: `for images, labels in loader`. Each call of `iter(loader)` begins a new epoch.
 
     Samples are collated: arrays and numbers are stacked to Tensors; dicts, tuples and lists of them become dicts,
-    tuples and lists of Tensors. ValueError for arguments that contradict each other.
+    tuples and lists of Tensors. Raises ValueError for arguments that contradict each other.
 
-    `state_dict()` gives the current place in the epoch. A batch counts as soon as the loader yields it, so take the
-    state between a training step and the next batch. After `load_state_dict` the next `iter` resumes there; your own
-    sampler must give the same order again.
+    `state_dict()` gives the current position in the epoch. A batch counts as soon as the loader yields it, so take the
+    state between a training step and the next batch. After `load_state_dict`, the next `iter(loader)` resumes at that
+    position. If the loader has a custom sampler, this sampler must give the same order again.
 
     Example:
         >>> dataset = mn.data.TensorDataset(mn.arange(5))
@@ -146,7 +146,7 @@ class DataLoader(Checked):
             object.__setattr__(self, name, value)
 
     def _change(self, name: str, value: Any) -> None:
-        """Change a setting; check it together with the others, as the constructor does."""
+        """Change a setting, and check all settings together, as the constructor does."""
         if name in DECIDED:
             raise ValueError(
                 f"DataLoader.{name} = {brief(value)}: the order of samples is decided when the loader is made; "
@@ -167,15 +167,15 @@ class DataLoader(Checked):
         self.__dict__.update(now, shard=shard, _seeded=seed is not None)
 
     def __len__(self) -> int:
-        """Return the number of batches per epoch; TypeError if a sampler has no length.
+        """Return the number of batches per epoch; raise TypeError if a sampler has no length.
 
-        If batch_size is None, it is the number of samples.
+        If batch_size is None, the result is the number of samples.
         """
         return len(self.order)
 
     @property
     def sampler(self) -> Any:
-        """The given sampler, or the positions of this epoch's samples in their order."""
+        """The given sampler. If none was given, the positions of this epoch's samples in their order."""
         own = self.order.given is None and not self.order.streams
         return self.order.positions(self.seed, self.epoch) if own else self.order.given
 
@@ -197,7 +197,7 @@ class DataLoader(Checked):
         self._place = (epoch + 1, 0)
 
     def _results(self, tasks: Iterator[Callable[[], Any]], turns: Turns | None) -> Generator[Any, None, None]:
-        """Yield the results of the tasks in order; workers, if there are any, run the tasks ahead."""
+        """Yield the results of the tasks in order. If there are workers, they run the tasks ahead."""
         if turns is None:
             yield from (task() for task in tasks)
             return
@@ -250,11 +250,11 @@ class DataLoader(Checked):
 
     @property
     def epoch(self) -> int:
-        """The number of the current epoch, counted from 0; between two epochs, the number of the next one."""
+        """The number of the current epoch, counted from 0. Between two epochs, it is the number of the next epoch."""
         return self._place[0]
 
     def state_dict(self) -> dict[str, int]:
-        """Return the place that the iteration has reached, as plain integers."""
+        """Return the position that the iteration has reached, as a dict of integers."""
         epoch, batch = self._place
         return {
             "seed": self.seed,
@@ -265,10 +265,10 @@ class DataLoader(Checked):
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Resume at the place of `state_dict`: the next `iter` yields the rest of that epoch.
+        """Resume at the position in `state`: the next call of `iter(loader)` yields the rest of its epoch.
 
-        For a place within an epoch, the dataset's length and the batch size must be as they were when the state was
-        taken.
+        If the position is within an epoch, the dataset's length and the batch size must not have changed since
+        `state_dict` was called.
         """
         expected = self.state_dict()
         if not isinstance(state, Mapping):

@@ -1,7 +1,7 @@
-"""Checks the DataLoader's arguments, except those for the order.
+"""Checks the DataLoader's arguments, except those that decide the order.
 
-PyTorch's DataLoader starts processes that read ahead; ours starts threads (ahead.py). Arguments for processes are
-checked as in PyTorch, but have no effect.
+PyTorch's DataLoader starts processes that read ahead. This DataLoader starts threads (ahead.py), so arguments for
+processes are checked as in PyTorch, but have no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORKERS = ("num_workers", "timeout", "multiprocessing_context", "prefetch_factor
 def check_workers(
     num_workers: Any, timeout: Any, multiprocessing_context: Any, prefetch_factor: Any, persistent_workers: Any
 ) -> None:
-    """Raise ValueError for values that PyTorch refuses too: numbers below 0, and workers' settings without workers."""
+    """Raise ValueError for numbers below 0, and for settings of workers if num_workers=0. PyTorch does so too."""
     for name, value in (("num_workers", num_workers), ("timeout", timeout)):
         if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or value < 0:
             raise ValueError(f"DataLoader: {name}={value!r}; expected a number of at least 0")
@@ -38,7 +38,11 @@ def check_workers(
 
 
 def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single: bool) -> None:
-    """Raise TypeError for an argument that is no function, and ValueError for a transform unless we collate."""
+    """Check that the arguments are functions.
+
+    Raises TypeError for an argument that is not a function. Raises ValueError for a transform if the loader does not
+    collate with its own function.
+    """
     if transform is not None and not callable(transform):
         raise TypeError(f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)")
     for name, given in (("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):
@@ -51,7 +55,11 @@ def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single
 
 
 def check_seed(seed: Any, generator: Any, shard: tuple[int, int], draws: str) -> None:
-    """Raise ValueError for an invalid seed, for a seed beside a generator, or if ranks lack the seed that they need."""
+    """Check the seed.
+
+    Raises ValueError if it is invalid, if a generator is given too, or if it is missing although several ranks must
+    draw the same order.
+    """
     if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
         raise ValueError(f"DataLoader: seed={seed!r}; expected a non-negative int")
     if seed is not None and generator is not None:
@@ -63,7 +71,7 @@ def check_seed(seed: Any, generator: Any, shard: tuple[int, int], draws: str) ->
 
 
 def check_shard(shard: Any) -> tuple[int, int]:
-    """Return (rank, size) as ints; ValueError for anything else."""
+    """Return (rank, size) as ints; raise ValueError for anything else."""
     whole = isinstance(shard, (tuple, list)) and all(isinstance(n, (int, np.integer)) for n in shard)
     if not whole or len(shard) != 2 or not 0 <= shard[0] < shard[1]:
         raise ValueError(f"DataLoader: shard={shard!r}; expected (rank, size) with 0 <= rank < size")

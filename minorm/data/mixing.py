@@ -2,7 +2,7 @@
 
     images, labels = MixUp(num_classes=10)(images, labels)      # labels (N) become probabilities (N, num_classes)
 
-Each image is mixed with the previous image in the batch; all images of a batch have the same lambda.
+Each image is mixed with the previous image in the batch. All images of a batch have the same share lambda.
 `nn.CrossEntropyLoss` accepts these probabilities as targets.
 """
 
@@ -20,13 +20,13 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 MIXING = {
-    "alpha": "of the distribution, above 0: 1 draws lambda evenly, small values keep most images almost as they are",
+    "alpha": "the distribution's parameter, above 0: 1 draws lambda evenly, small values change most images little",
     "num_classes": "how many classes there are, at least 2",
 }
 
 
 class Mixing(Shown):
-    """Base class: a subclass defines `mix`, which mixes two batches of images and also returns the actual lambda."""
+    """Base class. A subclass defines `mix`, which mixes two batches of images and returns the actual share lambda."""
 
     def __init__(self, alpha: float = 1.0, num_classes: int = 0) -> None:
         name = type(self).__name__
@@ -37,7 +37,10 @@ class Mixing(Shown):
         self.alpha, self.num_classes = float(alpha), int(num_classes)
 
     def __call__(self, images: Any, labels: Any, generator: Any = None) -> tuple[Any, Any]:
-        """Return (images, probabilities) for images N x C x H x W and labels (N), as Tensors if they are Tensors."""
+        """Return the mixed (images N x C x H x W, probabilities N x num_classes).
+
+        The labels have shape (N). The results are Tensors if the arguments are Tensors.
+        """
         x, y = (part.array if isinstance(part, Tensor) else np.asarray(part) for part in (images, labels))
         if x.ndim != 4 or x.dtype.kind in "iub" or y.shape != x.shape[:1]:
             raise ValueError(f"{type(self).__name__}: images are {x.dtype} of shape {x.shape} and labels have shape "
@@ -61,7 +64,7 @@ class Mixing(Shown):
 
 @documented(MIXING)
 class MixUp(Mixing):
-    """images = lambda * x + (1 - lambda) * other, with lambda drawn from Beta(alpha, alpha); labels are mixed too.
+    """images = lambda * x + (1 - lambda) * other, with lambda drawn from Beta(alpha, alpha). Labels are mixed too.
 
     Called with (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
 
@@ -81,11 +84,11 @@ class MixUp(Mixing):
 
 @documented(MIXING)
 class CutMix(Mixing):
-    """Pastes a rectangle of the other image with a share of 1 - lambda of the area; labels get the images' shares.
+    """Pastes a rectangle of the other image, with a share of 1 - lambda of the area, and mixes the labels by area.
 
-    lambda is drawn from Beta(alpha, alpha). Every element is equally likely to be the rectangle's centre, and a part
-    beyond the border does not count in the shares. Called with (images N x C x H x W, labels N) it gives (images,
-    probabilities N x num_classes).
+    lambda is drawn from Beta(alpha, alpha). Every element is equally likely to be the rectangle's centre. A part of the
+    rectangle beyond the border is cut off, and its area does not count in the shares. Called with (images N x C x H x
+    W, labels N) it gives (images, probabilities N x num_classes).
 
     Example:
         >>> mix = mn.data.CutMix(alpha=1.0, num_classes=2)

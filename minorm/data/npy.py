@@ -1,6 +1,7 @@
-"""Reads arrays of numbers in an .npz archive: first the header of each array, then its numbers piece by piece.
+"""Reads arrays of numbers in an .npz archive: first each array's header, and then its numbers piece by piece.
 
-numpy.load would allocate an array before it knows whether the file has the bytes, and raises errors of many kinds.
+numpy.load is not used: it allocates an array before it checks that the file has enough bytes, and it raises errors of
+many kinds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 
 class Stored(NamedTuple):
-    """An array in an archive: its entry, type, shape and order, and the position of its numbers in the entry."""
+    """An array in an archive: the entry, the type, shape and order, and where the numbers begin in the entry."""
 
     entry: str
     dtype: np.dtype[np.generic]
@@ -43,7 +44,7 @@ def names(archive: Archive) -> list[str]:
 
 
 def described(archive: Archive, name: str) -> Stored:
-    """Read the array's header; ValueError unless the entry has exactly as many bytes as the header says."""
+    """Read the array's header; raise ValueError unless the entry has exactly as many bytes as the header says."""
     entry = name + ENDING
     try:
         head = io.BytesIO(_beginning(archive, entry))
@@ -66,7 +67,9 @@ def described(archive: Archive, name: str) -> Stored:
 
 
 def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
-    """Return the least and the greatest number: NaN if the array has a NaN, (0, 0) if it is empty.
+    """Return the smallest and the largest number of a stored array.
+
+    They are NaN if the array has a NaN, and 0 if the array is empty.
 
     The numbers are not kept in memory.
     """
@@ -75,7 +78,7 @@ def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
 
 
 def ends(array: Array) -> tuple[float, float]:
-    """Return the least and the greatest number of an array in memory; (0, 0) if it is empty."""
+    """Return the smallest and the largest number of an array in memory; return (0, 0) if the array is empty."""
     return (array.min().item(), array.max().item()) if array.size else (0, 0)
 
 
@@ -89,7 +92,7 @@ def read(archive: Archive, stored: Stored) -> Array:
 
 
 def _beginning(archive: Archive, entry: str) -> bytes:
-    """Return the first bytes of an entry, which hold the header."""
+    """Return the first bytes of an entry. They contain the header."""
     head = b""
     for piece in archive.pieces(entry):
         head += piece[:HEAD]

@@ -1,9 +1,9 @@
 """Reads your own data set from one .npz file with x_train, y_train, x_test and y_test; it must fit in memory.
 
 Images are N x H x W, N x H x W x C or N x C x H x W, with 1 or 3 channels; they are uint8, uint16 or floats. Labels are
-integers from 0 on. Objects in the file, which could run any program, are never read. Headers are checked first. If the
-arrays take far more memory than the file, a first pass checks the file and a second pass makes the arrays. So a refused
-file takes no memory for arrays.
+integers that count from 0. Objects in the file could run any program, so they are never read. Headers are checked
+first. If the arrays take far more memory than the file, a first pass checks the file and a second pass makes the
+arrays. So a file that is refused takes no memory for arrays.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ LARGEST = float(np.finfo(np.float32).max)
     max_bytes="the most memory of the four arrays; None allows 2 GiB, or the file's length if that is more",
 )
 def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
-    """Read (train, test) of your own arrays; samples are (image, label), float32 C x H x W and int64.
+    """Read (train, test) from a file of your own arrays. A sample is an image, float32 C x H x W, and a label, int64.
 
-    Images are N x H x W, N x H x W x C or N x C x H x W with 1 or 3 channels. uint8 and uint16 become numbers from 0 to
-    1, floats stay as they are. ValueError, which names the file and the array, if an array is missing or has another
-    shape or type, or if a test label is above all training labels.
+    Images are N x H x W, N x H x W x C or N x C x H x W with 1 or 3 channels. uint8 and uint16 are scaled to numbers
+    from 0 to 1. Floats are not scaled. Raises ValueError, which names the file and the array, if an array is missing or
+    has another shape or type, or if a test label is above all training labels.
 
     Example:
         >>> import tempfile
@@ -80,7 +80,10 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
 
 
 def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array]:
-    """Read all arrays of an .npz file by name, unchanged; ValueError, which names the file, for a damaged one."""
+    """Return a dict with all arrays of an .npz file.
+
+    Raises ValueError, which names the file, if the file is damaged.
+    """
     name = os.fsdecode(path)
     with regular(path, "load") as file:
         try:
@@ -98,13 +101,16 @@ def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array
 
 
 def _bytes_in_memory(stored: Stored) -> int:
-    """Return the bytes of the array, or of its conversion if larger: labels become int64, float16 becomes float32."""
+    """Return the bytes that the array takes in memory before or after its conversion, whichever is larger.
+
+    Labels become int64, and float16 becomes float32.
+    """
     least = {"f": 4}.get(stored.dtype.kind, 1) if len(stored.shape) > 2 else 8
     return prod(stored.shape) * max(stored.dtype.itemsize, least)
 
 
 def _archive(file: Any) -> Archive:
-    """Return the file's entries; ValueError if one of the four arrays is missing."""
+    """Return the file's entries; raise ValueError if one of the four arrays is missing."""
     start = file.read(len(npy.MAGIC))
     if start == npy.MAGIC:
         raise ValueError("it holds one array")
@@ -150,7 +156,7 @@ def _check_labels(part: str, y: Stored, count: int, least: str = "") -> None:
 
 
 def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
-    """Raise ValueError for numbers out of range; `found` has the least and the greatest number of each array."""
+    """Raise ValueError for numbers out of range; `found` has the smallest and the largest number of each array."""
     for part in ("train", "test"):
         x, low, high = found[f"x_{part}"]
         if not (isfinite(low) and isfinite(high)):
@@ -170,7 +176,7 @@ def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
 
 
 def _images(x: Array) -> Array:
-    """Return the images as N x C x H x W, in float32 or in their own integer type."""
+    """Return the images as N x C x H x W. Floats become float32, and integers keep their type."""
     if x.ndim == 3:
         shaped = x[:, None]
     else:

@@ -1,4 +1,4 @@
-"""Copies batches to a GPU ahead: while the GPU computes a step, the next batch is already being copied."""
+"""Copies batches to a GPU ahead of time: while the GPU computes a step, the next batch is already being copied."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from minorm.tensor.tensor import Tensor
 def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:
     """Yield the batches on the GPU; each is copied on a separate stream while the previous step runs.
 
-    NumPy's arrays pass through CuPy's page-locked buffers, so that the host does not wait for a copy. Use a batch on
-    the stream that is current when you take the next batch: its memory is reused only after the work on that stream.
-    The loader has yielded one batch more than you have seen, so within an epoch its `state_dict` is one batch ahead.
+    NumPy's arrays are copied through CuPy's page-locked buffers, so that the host does not wait for a copy. Use each
+    batch on the stream that is current when you take the next batch. The memory of a batch is reused only after the
+    work on this stream. Within an epoch, the loader has yielded one batch more than you have seen, so its `state_dict`
+    is one batch ahead.
 
-    On "cpu" batches are copied one by one, and no batch is read ahead.
+    If device="cpu", batches are copied one by one, and no batch is read ahead.
 
     Example:
         >>> mn.cuda.is_available()  # with True: for images, labels in mn.data.prefetch(loader)

@@ -1,4 +1,4 @@
-"""Decides which samples of a dataset come in which batch: in the DataLoader's own order, or in that of a sampler.
+"""Decides which samples of a dataset come in which batch. The order is the DataLoader's own or that of a sampler.
 
 own            0, 1, 2 ..., or a permutation drawn from (seed, epoch)
 sampler        an iterable of positions, cut into batches
@@ -17,7 +17,7 @@ from minorm.data.dataset import Array, IterableDataset
 
 
 class Order:
-    """The order of a DataLoader's samples; it checks the arguments together.
+    """The order of a DataLoader's samples. The constructor checks that the arguments go together.
 
     Raises ValueError for arguments that contradict each other, and TypeError for a sampler that is not iterable.
     """
@@ -40,7 +40,7 @@ class Order:
         self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
 
     def __len__(self) -> int:
-        """Return the number of batches per epoch; TypeError if the sampler or dataset has no length."""
+        """Return the number of batches per epoch; raise TypeError if the sampler or dataset has no length."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
         count = len(self.dataset if self.given is None else self.given)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ class Order:
         return np.random.default_rng((seed, epoch)).permutation(count) if self.shuffle else np.arange(count)
 
     def epoch(self, seed: int, epoch: int) -> Iterator[Any]:
-        """Return an epoch's positions, in batches or singly; for an IterableDataset the samples themselves."""
+        """Return an epoch's positions, in batches or singly. For an IterableDataset, return the samples themselves."""
         if self.batch_sampler is not None:
             return iter(self.batch_sampler)
         if self.given is None and not self.streams:

@@ -19,7 +19,7 @@ from minorm.support.documented import documented
 
 @documented(SAMPLER)
 class Sampler(Shown):
-    """Base class: a subclass writes `__iter__`, and `__len__` if it knows the length.
+    """Base class of samplers: a subclass defines `__iter__` and, if the length is known, `__len__`.
 
     Example:
         >>> class Backwards(mn.data.Sampler):
@@ -38,7 +38,7 @@ class Sampler(Shown):
 
 @documented(SAMPLER)
 class SequentialSampler(Sampler):
-    """0, 1, 2 ...: the indices in order.
+    """Yields the indices 0, 1, 2 ... in order.
 
     Example:
         >>> list(mn.data.SequentialSampler([7, 8, 9]))
@@ -54,7 +54,7 @@ class SequentialSampler(Sampler):
 
 @documented(SAMPLER, num_samples="how many indices; None is as many as there are samples")
 class RandomSampler(Sampler):
-    """Yields all indices in random order, or num_samples of them; with replacement an index may come several times.
+    """Yields all indices, or num_samples indices, in random order. With replacement=True an index may be repeated.
 
     Example:
         >>> sorted(mn.data.RandomSampler([7, 8, 9]))
@@ -70,7 +70,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
-        """The number of indices to yield; after assigning None, it is the number of samples."""
+        """The number of indices to yield. If you assign None, it becomes the number of samples."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     @num_samples.setter
@@ -117,10 +117,10 @@ class SubsetRandomSampler(Sampler):
 
 @documented(SAMPLER, weights="a number of at least 0 for each index", num_samples="how many draws, at least 1")
 class WeightedRandomSampler(Sampler):
-    """Yields num_samples draws of 0 to len(weights) - 1, each with probability weights[i] / sum(weights).
+    """Yields num_samples indices from 0 to len(weights) - 1; index i has the probability weights[i] / sum(weights).
 
-    With weights 1 / (count of the sample's class) rare classes come as often as frequent ones. ValueError for negative
-    weights, and for more draws without replacement than there are weights above 0.
+    If a sample's weight is 1 / (count of its class), rare classes come as often as frequent ones. Raises ValueError for
+    negative weights. Raises ValueError if replacement=False and fewer than num_samples weights are above 0.
 
     Example:
         >>> list(mn.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))

@@ -1,4 +1,4 @@
-"""Base class of objects with settings: each constructor argument is an attribute that `repr` shows and you may set.
+"""Base class of objects with settings. Each constructor argument is an attribute that `repr` shows and you may set.
 
 RandomCrop(size=(32, 32), padding=(4, 4))
 """
@@ -17,7 +17,7 @@ LONG = 60  # the most characters of a setting
 
 
 class Shown(Checked):
-    """Base class: a subclass stores its constructor's arguments as attributes of the same names."""
+    """Base class. A subclass stores its constructor's arguments as attributes of the same names."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and _is_ours(type(self)) and name in signature(type(self)).parameters:
@@ -26,7 +26,7 @@ class Shown(Checked):
             object.__setattr__(self, name, value)
 
     def _made_with(self, name: str, value: Any) -> dict[str, Any]:
-        """Return the attributes of a new object with one setting changed; the constructor checks the settings."""
+        """Return the attributes of a new object with one changed setting. The constructor checks the settings."""
         given = {known: getattr(self, known) for known in signature(type(self)).parameters if hasattr(self, known)}
         fresh = object.__new__(type(self))
         type(self).__init__(fresh, **{**given, name: value})
@@ -39,12 +39,12 @@ class Shown(Checked):
 
 
 def _is_ours(kind: type) -> bool:
-    """Return whether the class's constructor is minorm's; a user's constructor may have further effects."""
+    """Return whether the class's constructor is minorm's. A user's constructor may do more than store its arguments."""
     return bool(kind.__init__.__module__.startswith("minorm."))  # type: ignore[misc]
 
 
 def brief(value: Any) -> str:
-    """Describe a value in one line; a long value is described by its type and size."""
+    """Describe a value in one line. A long value is described by its type and size."""
     if isinstance(value, (np.ndarray, Tensor)) and value.ndim:
         return f"{value.dtype} {tuple(value.shape)}" if np.prod(value.shape) > 4 else str(value.tolist())
     if inspect.isfunction(value):

@@ -1,11 +1,11 @@
 """Finds the splits of a folder of pictures: for training, for choosing the best epoch, and for the final test.
 
     images/train/cat/001.jpg      training
-    images/val/cat/007.jpg        validation: `val`, `valid` or `validation`; without it a fifth is drawn from train
+    images/val/cat/007.jpg        validation: `val`, `valid` or `validation`; if missing, a fifth is drawn from train
     images/test/cat/009.jpg       test: read only on request, and never in training
 
-Folders of these names, in any letter case, are splits if no other folder beside them has pictures, or if train contains
-folders of pictures. Otherwise they are classes.
+Folders of these names, in any letter case, are splits in two cases: if no other folder beside them has pictures, or if
+train contains folders of pictures. Otherwise they are classes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHARE = 0.2  # of the training images that validate, if no folder has validation
 
 
 class Layout(NamedTuple):
-    """The layout of a folder; `folders` is a dict from split to folder name, empty if the folders are classes."""
+    """The layout of a folder. `folders` is a dict from splits to folder names, or {} if the folders are classes."""
 
     folders: Mapping[str, str]
     notes: list[str]  # surprises for the user
@@ -37,9 +37,9 @@ class Layout(NamedTuple):
 
 
 def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
-    """Return the splits of a folder; `classes` are the classes of an existing model, or None.
+    """Return the splits of a folder. `classes` are the classes of an existing model, or None if there is no model.
 
-    ValueError if two folders are the same split, or if there are splits without train beside classes.
+    Raises ValueError if two folders are the same split, or if there are classes beside splits and there is no train.
     """
     names = [entry.name for entry in folder_entries(root) if is_class(entry)]
     named = [name for name in names if name.lower() in PARTS]
@@ -78,17 +78,17 @@ def _quoted(names: Sequence[str], most: int = 3) -> str:
 
 
 def _has_pictures(place: str) -> bool:
-    """Return whether there is a picture in the folder or below it; links to folders are not followed."""
+    """Return whether there is a picture in the folder or below. Links to folders are not followed."""
     return any(any(map(is_picture, files)) for _, _, files in os.walk(place))
 
 
 def _is_nested(place: str) -> bool:
-    """Return whether the folder contains folders of pictures, as a split does."""
+    """Return whether the folder contains folders of pictures, like a split."""
     return any(is_class(entry) and _has_pictures(entry.path) for entry in folder_entries(place))
 
 
 class SplitFolders(ImageFolder):
-    """The pictures of several splits together: files are `train/cat/001.jpg`, classes are the folders in the splits."""
+    """The pictures of several splits together. A file is called `train/cat/001.jpg`; the class is `cat`."""
 
     def __init__(self, root: FilePath, parts: Sequence[str], *args: Any, **options: Any) -> None:
         self.parts = tuple(parts)
@@ -121,8 +121,8 @@ def load_folder(
     The validation images are in the folder val/, valid/ or validation/. If there is no such folder, they are a fifth of
     each class of train/, or of the whole folder if there is no train/. A folder test/ beside them is not read.
 
-    Both are Subsets, whose `.dataset` is an ImageFolder. ValueError if there are fewer than two classes, if val/ has a
-    class that train/ lacks, if a split has two folders, or if there are splits without train/.
+    Both results are Subsets, whose `.dataset` is an ImageFolder. Raises ValueError if there are fewer than two classes,
+    if val/ has a class that train/ lacks, if a split has two folders, or if there are splits without train/.
 
     Example:
         >>> import os, tempfile
@@ -172,7 +172,7 @@ def load_part(
 ) -> Subset:
     """Read the split `part`, such as "test", of a folder of pictures; "all" reads the pictures of all splits.
 
-    ValueError if there is no such split.
+    Raises ValueError if there is no such split.
     """
     given = os.fsdecode(root)
     found = layout(given, classes)
@@ -191,7 +191,7 @@ def load_part(
 
 
 def _tell(folder: ImageFolder, root: str, found: Layout) -> None:
-    """Add notes on folders that are left out, and other notes for the user, to the dataset."""
+    """Add the notes of `found` to the dataset, and a note on each folder whose pictures are left out."""
     folder.notes += found.notes
     for name in found.beside:
         count = sum(sum(map(is_picture, files)) for _, _, files in os.walk(os.path.join(root, name)))

@@ -1,9 +1,9 @@
 """Lets threads take turns if reading and changing a sample takes very little time.
 
-Decoders and NumPy release Python's lock while they work, and need it again after each step. If the steps are short, two
-threads lose more time by passing the lock than they gain: they read 6,000 PNGs of 32 pixels a second, but one thread
-alone reads 13,000. So one thread makes batch after batch as long as a sample takes less than SHORT. Threads need not
-take turns while they wait for a disk or a network, as they do not compute then.
+Decoders and NumPy release Python's lock while they work, and need the lock again after each step. If the steps are
+short, two threads lose more time by passing the lock than they gain: two threads read 6,000 PNGs of 32 pixels a second,
+but one thread alone reads 13,000. So one thread makes batch after batch as long as a sample takes less than SHORT.
+Threads that wait for a disk or a network do not compute, so they need not take turns.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ ALONE, TOGETHER = 4.0, 16.0
 
 
 class Turns:
-    """Lets threads take turns: `with turns.turn()` surrounds a thread's task, and in it `with turns.of(samples)`.
+    """Lets threads take turns.
 
-    taken  whether threads take turns now; they do so at first, which makes the first batch come sooner
+    A thread runs each task in `with turns.turn()`. In the task, it reads samples in `with turns.of(samples)`.
+
+    taken  whether threads take turns now. They take turns at first, so that the first batch comes sooner
     """
 
     def __init__(self, taken: bool = True) -> None:
@@ -31,7 +33,10 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Let one thread at a time run the block while samples take little time; the same thread may go on at once."""
+        """Let only one thread at a time run the block as long as samples take little time.
+
+        After the block, the same thread may enter it again at once.
+        """
         if self.taken:
             with self._lock:
                 if self.taken:  # after a wait, turns may have ended

@@ -1,6 +1,4 @@
-"""Functions that join, choose from, or multiply several Tensors. Functions of one Tensor are its methods; see
-functions.py.
-"""
+"""Functions that join, choose from, or multiply several Tensors. functions.py has the functions of one Tensor."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ concat = concatenate = cat
 @documented({}, tensors="a list of Tensors")
 @checked
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors side by side, along axis 1; join vectors along their only axis."""
+    """Join the tensors side by side, along axis 1. Vectors are joined along their only axis."""
     parts = [part.reshape(1) if part.ndim == 0 else part for part in tensors]
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
@@ -85,14 +83,14 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 @documented({}, tensors="a list of Tensors")
 @checked
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors one below the other, along axis 0; a vector counts as one row."""
+    """Join the tensors one below the other, along axis 0. A vector counts as one row."""
     return cat([part.reshape(1, -1) if part.ndim < 2 else part for part in tensors], 0)
 
 
 @documented({}, tensors="a list of Tensors")
 @checked
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors side by side, along axis 1; a vector counts as one column."""
+    """Join the tensors side by side, along axis 1. A vector counts as one column."""
     return cat([part.reshape(-1, 1) if part.ndim < 2 else part for part in tensors], 1)
 
 
@@ -103,7 +101,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 )
 @checked
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """result[k][i0, i1, ...] = tensors[k][ik]: the coordinates of a grid.
+    """Return the coordinates of a grid's points: result[k][i0, i1, ...] = tensors[k][ik].
 
     Example:
         >>> down, across = mn.meshgrid(mn.tensor([1, 2]), mn.tensor([3, 4, 5]))
@@ -134,7 +132,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 )
 @checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Multiply a and b, and sum over the axes `dims` of both; the other axes of a come first, then the other axes of b.
+    """Multiply a and b, and sum over their axes `dims`. The result has first the other axes of a, then those of b.
 
     Raises ValueError for axes of different lengths.
 
@@ -183,10 +181,10 @@ def is_tensor(obj: Any) -> bool:
 )
 @checked
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """y = input where the condition is True, other elsewhere; all three broadcast.
+    """y = input where the condition is True, and other elsewhere. The three arguments are broadcast to one shape.
 
-    If input and other are missing, it returns the places where the condition is True: a vector of indices for each
-    axis. Raises TypeError for a condition that is not bool.
+    If input and other are missing, the function returns the indices of the elements where the condition is True, as a
+    vector for each axis. Raises TypeError for a condition that is not bool.
 
     Example:
         >>> x = mn.tensor([1.0, -2.0])
@@ -215,7 +213,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
 )
 @checked
 def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
-    """Put elements equal to `value` around x; `F.pad` has the other modes.
+    """Put elements equal to `value` around x. `F.pad` can also pad by reflecting or repeating elements of x.
 
     Example:
         >>> mn.pad(mn.tensor([1.0, 2.0]), (1, 0), value=9.0)
@@ -239,7 +237,7 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
 @documented(OTHER, input="a Tensor or a number")
 @checked
 def maximum(input: Any, other: Any) -> Tensor:
-    """max(input, other), element by element; NaN if either element is NaN.
+    """max(input, other), element by element. The result is NaN if either element is NaN.
 
     Example:
         >>> mn.maximum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
@@ -253,7 +251,7 @@ def maximum(input: Any, other: Any) -> Tensor:
 @documented(OTHER, input="a Tensor or a number")
 @checked
 def minimum(input: Any, other: Any) -> Tensor:
-    """min(input, other), element by element; NaN if either element is NaN.
+    """min(input, other), element by element. The result is NaN if either element is NaN.
 
     Example:
         >>> mn.minimum(mn.tensor([1.0, 5.0]), mn.tensor([3.0, 2.0]))
@@ -273,7 +271,7 @@ def _pair(operation: str, a: Any, b: Any) -> tuple[Any, ...]:
 def matmul(input: Tensor, other: Any) -> Tensor:
     """input @ other: y[..., i, k] = sum_j input[..., i, j] * other[..., j, k]
 
-    Raises ValueError for lengths that do not fit.
+    Raises ValueError if the lengths of the summed axes differ, or if the other axes do not broadcast.
 
     Example:
         >>> mn.matmul(mn.tensor([[1.0, 2.0]]), mn.tensor([[3.0], [4.0]]))
@@ -300,7 +298,7 @@ def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
 )
 @checked
 def allclose(input: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return True if every |input - other| <= atol + rtol * |other|; infinity is close only to itself.
+    """Return True if every |input - other| <= atol + rtol * |other|. Infinity is close only to itself.
 
     Example:
         >>> mn.allclose(mn.tensor([1.0]), mn.tensor([1.001]), rtol=0.01)

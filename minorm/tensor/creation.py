@@ -1,9 +1,8 @@
-"""Functions that make Tensors: from a copy of data, around an array without a copy, or filled with numbers. Names are
-PyTorch's.
+"""Functions that make Tensors: from a copy of data, from an array without a copy, or filled with numbers.
 
-`device` is "cpu" or None, "cuda" or "cuda:1". The functions also accept PyTorch's `size=`, and `pin_memory=`, `layout=`
-and `memory_format=`, which change only memory and no number. The `_like` functions keep the order in memory of the
-input.
+The names of the functions are PyTorch's. `device` is "cpu" or None, "cuda" or "cuda:1". The functions also accept
+PyTorch's `size=`. They accept `pin_memory=`, `layout=` and `memory_format=`, which affect the memory but no number. The
+`_like` functions give the result the same order in memory as the input.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _CUDA = (2, 13)  # DLPack's device numbers for GPU memory, and for memory that G
 
 
 def _holds_arrays(data: Any) -> bool:
-    """Return True for a list that contains arrays or NumPy scalars; its Tensor then has their type."""
+    """Return True for a list with arrays or NumPy scalars. A Tensor made from this list has the type of its items."""
     if isinstance(data, (list, tuple)):
         return any(_holds_arrays(item) for item in data)
     return hasattr(data, "dtype")
@@ -114,8 +113,7 @@ def from_dlpack(source: Any) -> Tensor:
 )
 @checked
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Return `data` as a Tensor; copy it only if its type or device must change, or if it is neither a Tensor nor an
-    array.
+    """Return `data` as a Tensor. A Tensor or an array is copied only if its type or device must change.
 
     Example:
         >>> x = mn.zeros(2)
@@ -178,7 +176,7 @@ def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any
 @documented(MADE)
 @making
 def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """Make a Tensor with uninitialized memory: its elements are arbitrary.
+    """Make a Tensor with uninitialized memory. Its elements are arbitrary.
 
     Example:
         >>> mn.empty(2, 3).shape
@@ -190,7 +188,7 @@ def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
 
 
 def laid_out_like(operation: str, made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
-    """Return `made`, a new Tensor, in the order of memory_format, or in the order of input."""
+    """Return the new Tensor `made` in the memory order memory_format or, if this is None, in the order of input."""
     if memory_format is None and input.array.flags.c_contiguous:
         return made
     with devices.on_device_of(made.array):
@@ -285,7 +283,7 @@ def arange(
 
 
 def _number(value: Any) -> Any:
-    """Return `value` as a number, also if it is a Tensor with one element; an integer stays an integer."""
+    """Return `value` as a number. It may be a Tensor with one element. An integer stays an integer."""
     return value.item() if hasattr(value, "from_array") else value
 
 
@@ -294,7 +292,7 @@ def _number(value: Any) -> Any:
 def linspace(
     start: float, end: float, steps: int, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """y[i] = start + i * (end - start) / (steps - 1): `steps` numbers from start to end, both included.
+    """y[i] = start + i * (end - start) / (steps - 1): `steps` numbers from start to end. The end is included.
 
     Example:
         >>> mn.linspace(0, 1, 5)

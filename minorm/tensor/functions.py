@@ -1,6 +1,6 @@
-"""A table of functions that call the methods of a Tensor: `minorm.exp(x)` is `x.exp()`, with the same arguments.
+"""A table of functions that call the methods of a Tensor. `minorm.exp(x)` calls `x.exp()`, with the same arguments.
 
-PyTorch's name of the first argument, `input`, works too.
+The first argument may be given as `input`, which is its name in PyTorch.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ tensor_split = function(Tensor.tensor_split)
 )
 @function
 def split(self: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Split x along `dim` into pieces of one size (the last may be shorter), or of the sizes in a list.
+    """Split x along `dim` into pieces of equal size (the last piece may be shorter) or of the sizes in a list.
 
     Example:
         >>> mn.split(mn.arange(5), 2)
@@ -304,7 +304,7 @@ absolute, arctan, arctan2, swapdims, moveaxis = abs, atan, atan2, transpose, mov
 @documented(OTHER, input="a number or a Tensor")
 @checked
 def xlogy(input: Any, other: Any) -> Tensor:
-    """input * log(other), but 0 where input is 0, as in p * log(p), and NaN where other is NaN.
+    """input * log(other). The result is 0 where input is 0 (as for p * log(p)), and NaN where other is NaN.
 
     Example:
         >>> mn.xlogy(2.0, mn.tensor([1.0, 2.0]))

@@ -1,9 +1,9 @@
-"""The graph history of Tensors that change in place: after a change the Tensor has the creator of its new value.
+"""The graph history of Tensors that change in place. After a change, the Tensor's creator is that of its new value.
 
 The graph's edges lead to creators and not to Tensors. So a Tensor may get another creator, while results computed from
-its old value keep the old creator. A change of a whole tensor x is an ordinary operation whose result is written into
-x. A change of a part, which is a view of a tensor, is a `SetItem` of that tensor; every other view is then made again
-by the function that made it. An open trace records both kinds of change.
+its old value keep the old creator. If a whole tensor x changes, the change is an ordinary operation whose result is
+written into x. If a view of x changes, the change is a `SetItem` of x, and every other view of x is made again by the
+function that made it. An open trace records both kinds of change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from minorm.ops import indexing
 
 
 def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
-    """Must the graph record this change? Raises RuntimeError if it cannot, or if the memory must not change."""
+    """Return whether the graph must record this change.
+
+    Raises RuntimeError if the graph must record the change but cannot, or if the memory must not change.
+    """
     array = x.array
     if 0 in array.strides or not (type(array) is not np.ndarray or array.flags.writeable):
         _check_memory(x, operation)
@@ -58,7 +61,7 @@ def _check_memory(x: Any, operation: str) -> None:
 
 
 def _origin(x: Any) -> tuple[Any, list[View]]:
-    """Return the tensor of which x is a view, directly or through other views, and the links from that tensor to x."""
+    """Return the tensor of which x is a view, directly or through other views, and the links from this tensor to x."""
     tensor, links = x, []
     while _is_view(tensor):
         links.append(tensor.view_of)
@@ -74,7 +77,7 @@ def as_before(x: Any) -> Any:
 
 
 def go_on_as(x: Any, result: Any) -> None:
-    """Give x the value and the history of `result`."""
+    """Write the value of `result` into x, and give x the graph history of `result`."""
     if _is_view(x):
         set_part(x, ..., result)
         return
@@ -86,7 +89,7 @@ def go_on_as(x: Any, result: Any) -> None:
 
 
 def set_part(x: Any, index: Any, part: Any) -> None:
-    """Record x[index] = part as a change of the tensor of which x is a view."""
+    """Record `x[index] = part` as a change of the tensor of which x is a view."""
     root, links = _origin(x)
     _remember(root)
     steps = tuple((link.function, link.options) for link in links)
@@ -95,7 +98,10 @@ def set_part(x: Any, index: Any, part: Any) -> None:
 
 
 def _is_view(tensor: Any) -> bool:
-    """Is the tensor a view that still shares memory with its parent? copy.deepcopy and x.data = y separate the two."""
+    """Return whether the tensor is a view that still shares memory with its parent.
+
+    After copy.deepcopy or x.data = y, it does not share this memory.
+    """
     link = tensor.view_of
     return (
         link is not None
@@ -105,7 +111,7 @@ def _is_view(tensor: Any) -> bool:
 
 
 def keep_copies(creator: Any, array: Any) -> None:
-    """Put a copy of `array` into all attributes of `creator` that hold the array, before it is overwritten."""
+    """Replace `array` in the attributes of `creator` by a copy, before the array is overwritten."""
     names = [name for name, kept in vars(creator).items() if kept is array]
     if names:
         with devices.on_device_of(array):
@@ -126,7 +132,7 @@ def _graft(tensor: Any, result: Any) -> None:
 
 
 def _remember(root: Any) -> None:
-    """Let an open trace save the value of its constants before they change."""
+    """Let an open trace save the values of constants whose memory is about to change."""
     if trace.state.calls is not None:
         for tensor in (root, *root.version.living()):
             trace.remember(tensor.array)

@@ -1,12 +1,11 @@
 """Changes of a Tensor in place: `x += y`, `x[i] = y`, `x.fill_(0)` ... work as in PyTorch.
 
-    memory    the array itself changes, so every alias and every view sees it
-    version   counts up, so that backward notices if it needs the old values
-    history   if gradients are recorded, the Tensor takes over the creator of its new value, as do all Tensors that
-              share its memory
+    memory    the array itself changes, so every alias and every view sees the change
+    version   counts up, so that backward notices a change of values that it needs
+    history   if gradients are recorded, the Tensor and all Tensors that share its memory take over the creator of the
+              new value
 
-Only the history needs much code: see history.py. Like the operators, these methods are in a base class of
-Tensor.
+The code for the history is in history.py. Like the operators, these methods are in a base class of Tensor.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class InPlace:
-    """The methods that overwrite a Tensor's elements, on their device."""
+    """The methods that overwrite a Tensor's elements, on the CPU or a GPU."""
 
     __slots__ = ()
 
@@ -120,7 +119,7 @@ class InPlace:
     # Methods
 
     def copy_(self, other: Any, non_blocking: Any = False) -> Self:  # noqa: ARG002
-        """x = other, broadcast and cast to x's type; other may be on another device.
+        """x = other, broadcast to x's shape and cast to x's type. `other` may be on another device.
 
         Example:
             >>> mn.zeros(2).copy_(mn.tensor([1, 2]))
@@ -188,7 +187,7 @@ class InPlace:
     # The whole tensor
 
     def _become(self, operation: str, function: Any, *others: Any, real: bool = False, **options: Any) -> Self:
-        """x = function(x, *others), in x's memory."""
+        """Compute function(x, *others), and write the result into x's memory."""
         recorded = history.is_recorded(self, operation, others)
         if recorded or trace.state.calls is not None:
             before = history.as_before(self)
@@ -215,7 +214,7 @@ class InPlace:
         return self
 
     def _become_or_yield(self, reflected: str, operation: str, function: Any, other: Any, **options: Any) -> Self:
-        """`_become`, but return NotImplemented if `other` has the reflected operator, so that Python calls that one."""
+        """Like `_become`, but return NotImplemented if `other` has the reflected operator, which Python then calls."""
         try:
             return self._become(operation, function, other, **options)
         except TypeError as error:
@@ -228,7 +227,7 @@ class InPlace:
         return self
 
     def _overwrite(self, function: Any, values: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Set the array to function(*values); if the function is a sum, add the other value in place."""
+        """Set the array to function(*values). If the function is a sum, add the second value in place."""
         kernels = select.backend(self.array)
         if function is elementwise.Add and values[0] is self and not select.overlap(self.array, values[1].array):
             kernels.elementwise.accumulate(self.array, values[1].array)
@@ -236,7 +235,10 @@ class InPlace:
             kernels.copying.assign(self.array, function.apply(*values, **options).array)
 
     def _operands(self, operation: str, x: Any, others: Any, real: bool) -> tuple[Any, ...]:
-        """Return x and the others in the type of the result; x must be able to hold the result's type and shape."""
+        """Return x and the others, converted to the result's type.
+
+        Raises an error unless x can hold a result of this type and shape.
+        """
         for other in others:
             if hasattr(other, "from_array"):
                 self._check_device(operation, other.array)
@@ -315,7 +317,8 @@ class InPlace:
 
 
 def _rank(dtype: Any) -> int:
-    """Return the rank of a type: 0 for bool, 1 for integers, 2 for floats. A type holds results of its rank and of
-    lower ranks.
+    """Return the rank of a type: 0 for bool, 1 for integers, 2 for floats.
+
+    A type can hold numbers of types with the same rank or a lower rank.
     """
     return 2 if dtypes.is_float(dtype) else int(dtype != dtypes.bool)

@@ -1,6 +1,6 @@
-"""PyTorch's older constructors, one for each element type: `LongTensor([3, 1])`, `FloatTensor(2, 3)`.
+"""PyTorch's older constructors, one for each element type, such as `LongTensor([3, 1])` and `FloatTensor(2, 3)`.
 
-They convert a list, an array or a Tensor; if the arguments are sizes, they make an uninitialized Tensor.
+They convert a list, an array or a Tensor. If the arguments are sizes, they make an uninitialized Tensor.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Orders of elements in memory: row-major, or with the channels of images or volumes last. No result depends on them.
+"""Orders of elements in memory: row-major, or with the channels of images or volumes last.
+
+No result depends on the order.
 
 contiguous         row-major
-channels_last      N x C x H x W lies as N x H x W x C
-channels_last_3d   N x C x D x H x W lies as N x D x H x W x C
+channels_last      N x C x H x W is stored as N x H x W x C
+channels_last_3d   N x C x D x H x W is stored as N x D x H x W x C
 preserve           the order of the input, if the input has no gaps
 """
 
@@ -18,12 +20,12 @@ _ROWS = (None, dtypes.contiguous_format, dtypes.preserve_format)
 
 
 def named(memory_format: Any) -> Any:
-    """Return minorm's name of an order, which may be given as PyTorch's object."""
+    """Return minorm's name of an order. The order may be given as an object of PyTorch."""
     return None if memory_format is None else str(memory_format).removeprefix("torch.").removesuffix("_format")
 
 
 def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the axes in their order in memory, the slowest first, or None for row-major order.
+    """Return the axes in their order in memory, with the slowest first; return None for row-major order.
 
     Raises ValueError for a wrong name or number of axes.
     """
@@ -43,7 +45,7 @@ def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tupl
 
 
 def lies_in(array: Any, memory_format: Any) -> bool:
-    """Does an array have this order, without gaps? False if the order is for another number of axes."""
+    """Return whether an array has this order without gaps; return False if the order is for another number of axes."""
     if RANKS.get(named(memory_format), array.ndim) != array.ndim:
         return False
     order = order_of("is_contiguous", memory_format, array.shape)
@@ -51,7 +53,7 @@ def lies_in(array: Any, memory_format: Any) -> bool:
 
 
 def laid_out(operation: str, array: Any, memory_format: Any, like: Any) -> Any:
-    """Return a new array in the order memory_format; None and preserve_format mean the order of `like`."""
+    """Return a new array in the order memory_format, where None and preserve_format mean the order of `like`."""
     if named(memory_format) in (None, dtypes.preserve_format):
         has_gaps = not like.transpose(memory_order(like)).flags.c_contiguous
         order = None if has_gaps else tuple(memory_order(like))

@@ -1,4 +1,4 @@
-"""The operators of a Tensor: each decides the types of its operands, and applies one Function."""
+"""The operators of a Tensor. Each operator decides the types of its operands, and applies one Function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARGUMENTS = OTHER | {
 
 @documented_methods(ARGUMENTS)
 class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor defines __hash__
-    """Arithmetic, functions of each element, comparisons."""
+    """Methods for arithmetic, functions of each element and comparisons."""
 
     __slots__ = ()
 
@@ -179,11 +179,14 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
         return self**exponent
 
     def matmul(self, other: Any) -> TensorT:
-        """x @ other: y[..., i, k] = sum_j x[..., i, j] * other[..., j, k]. A vector counts as a row or a column."""
+        """x @ other: y[..., i, k] = sum_j x[..., i, j] * other[..., j, k].
+
+        A vector counts as a row if it is x, and as a column if it is other.
+        """
         return self @ other
 
     def clip(self, min: Any = None, max: Any = None) -> TensorT:
-        """min(max(x, min), max): elements below `min` become min, elements above `max` become max.
+        """min(max(x, min), max): elements below `min` become min, and elements above `max` become max.
 
         Integers with a float bound become floats. Raises ValueError if both bounds are missing.
 
@@ -220,7 +223,7 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
 
 
 def compare(relation: str, a: Any, b: Any) -> Any:
-    """Return a Tensor of bools: the relation of each pair of elements."""
+    """Return a Tensor of bools that says for each pair of elements whether the relation holds."""
     return elementwise.Compare.apply(*operands(relation, a, b), relation=relation)
 
 
@@ -232,7 +235,7 @@ def _compare(relation: str, a: Any, b: Any, reflected: str) -> Any:
 
 
 def _between(x: Any, low: Any, high: Any) -> Any:
-    """Return x, but a bound where x is beyond that bound, and NaN where a bound is NaN."""
+    """Return x where it is between the bounds, the exceeded bound elsewhere, and NaN where a bound is NaN."""
     for bound, beyond in ((low, x.__class__.__lt__), (high, x.__class__.__gt__)):
         if bound is not None:
             value, limit = operands("clip", x, bound)
@@ -241,5 +244,5 @@ def _between(x: Any, low: Any, high: Any) -> Any:
 
 
 def as_float(x: Any) -> Any:
-    """Return x itself if it holds floats, else x in the default float type."""
+    """Return x itself if it holds floats. Otherwise return x in the default float type."""
     return x if x.array.dtype in dtypes.FLOATS else x.to(dtypes.get_default_dtype())

@@ -37,7 +37,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Change how tensors are printed; options that are None stay unchanged, except sci_mode.
+    """Change how tensors are printed. Options that are None do not change, except sci_mode, which is reset.
 
     Raises ValueError for an unknown profile.
 

@@ -1,7 +1,8 @@
-"""Tensors of random numbers, from minorm's generator (`manual_seed`) or from `generator`. Names are PyTorch's.
+"""Tensors of random numbers from minorm's generator, which `manual_seed` seeds, or from `generator`.
 
-A seed gives the same numbers on every device. Each device makes uniform numbers itself, in the same blocks as every
-other device (draws.py). All other numbers are drawn on the CPU and then moved.
+The names of the functions are PyTorch's. A seed gives the same numbers on every device. Uniform numbers are made on the
+device where they are needed, with the same algorithm on every device (draws.py). All other numbers are drawn on the CPU
+and then copied.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def randint_like(
     input: Tensor, low: int = 0, high: int | None = None, dtype: Any = None, *, device: Any = None,
     generator: Any = None, requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Draw integers from low to high - 1 in input's shape; if high is missing, draw from 0 to low - 1.
+    """Draw integers from low to high - 1, in input's shape. If high is missing, draw from 0 to low - 1.
 
     Example:
         >>> mn.randint_like(mn.zeros(2), 3, 4)
@@ -168,9 +169,9 @@ def normal(
     mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """mean + std * z, with z drawn from the normal distribution in the shape of mean and std, or in `size` if both are
-    numbers.
+    """mean + std * z, with z drawn from the normal distribution.
 
+    The result has the shape to which mean and std broadcast or, if both are numbers, the shape `size`.
     No gradient flows to mean and std; for gradients, write mean + std * randn_like(std). Raises TypeError if no
     argument gives a shape, and ValueError for a negative std.
 

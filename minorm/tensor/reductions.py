@@ -1,4 +1,4 @@
-"""The reductions of a Tensor: sums, means and extremes over axes."""
+"""The reductions of a Tensor: sums, means, minima and maxima over axes."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ class Extreme(NamedTuple, Generic[TensorT]):
 ARGUMENTS = AXES | {
     "unbiased": "False divides by N, and ignores correction",
     "correction": "the number subtracted from N; 1 makes the estimate of the variance unbiased, None is 0",
-    "max.dim": "an axis; None is all; or a Tensor, for the larger of each pair",
-    "min.dim": "an axis; None is all; or a Tensor, for the smaller of each pair",
+    "max.dim": "an axis; None means all axes; a Tensor gives the larger element of each pair",
+    "min.dim": "an axis; None means all axes; a Tensor gives the smaller element of each pair",
     "argmax.dim": "an axis; None is the flattened tensor",
     "argmin.dim": "an axis; None is the flattened tensor",
-    "other": "a Tensor, for the larger or smaller of each pair; None uses x alone",
+    "other": "a Tensor to compare x with, element by element; None uses x alone",
 }
 
 
 @documented_methods(ARGUMENTS)
 class Reductions(Operators[TensorT], Generic[TensorT]):
-    """Sums, means, variances, extremes."""
+    """Methods for sums, means, variances, minima and maxima."""
 
     __slots__ = ()
 
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the sum over `dim`; `dtype` converts x first. Integers and bools add up to int64.
+        """Return the sum over `dim`.
+
+        If `dtype` is given, x is first converted to it. Sums of integers and bools are int64.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).sum(dim=1)
@@ -50,7 +52,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _cast(total, dtype)
 
     def mean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the mean over `dim`; `dtype` converts x first.
+        """Return the mean over `dim`. If `dtype` is given, x is first converted to it.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).mean(dim=1, keepdim=True)
@@ -64,7 +66,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def var(
         self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
     ) -> TensorT:
-        """sum (x - mean)^2 / (N - correction) over `dim`: the variance.
+        """Return the variance over `dim`: sum (x - mean)^2 / (N - correction).
 
         Example:
             >>> x = mn.tensor([1.0, 3.0])
@@ -87,7 +89,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def std(
         self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
     ) -> TensorT:
-        """sqrt(sum (x - mean)^2 / (N - correction)) over `dim`; the gradient is 0 if all elements are equal.
+        """sqrt(sum (x - mean)^2 / (N - correction)) over `dim`. The gradient is 0 if all elements are equal.
 
         Example:
             >>> mn.tensor([1.0, 3.0]).std(correction=0)
@@ -103,7 +105,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         )
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return the largest element over `dim`; equal extremes share the gradient.
+        """Return the largest element over `dim`. If several elements are equally large, they share the gradient.
 
         Raises ValueError if there are no elements.
 
@@ -116,7 +118,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         )
 
     def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return the smallest element over `dim`; equal extremes share the gradient.
+        """Return the smallest element over `dim`. If several elements are equally small, they share the gradient.
 
         Raises ValueError if there are no elements.
 
@@ -189,8 +191,10 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.ArgMin.apply(self, axis=_search_axis("argmin", dim, self), keepdims=keepdim)
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return True where all elements along `dim` are true; dim=None means all elements of x, and dim=() reduces no
-        axis. The result is True if there are no elements.
+        """Return whether all elements along `dim` are true.
+
+        If dim is None, all elements of x count. If dim is (), no axis is reduced. The result is True if there are no
+        elements.
 
         Example:
             >>> mn.tensor([[True, False], [True, True]]).all(dim=1)
@@ -199,8 +203,10 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _truth(self, reduction.Min, "all", dim, keepdim, of_nothing=True)
 
     def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """Return True where any element along `dim` is true; dim=None means all elements of x, and dim=() reduces no
-        axis. The result is False if there are no elements.
+        """Return whether any element along `dim` is true.
+
+        If dim is None, all elements of x count. If dim is (), no axis is reduced. The result is False if there are no
+        elements.
 
         Example:
             >>> mn.tensor([[True, False], [False, False]]).any(dim=1)
@@ -210,7 +216,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
 
 
 def _search_axis(operation: str, dim: int | None, x: Any) -> int | None:
-    """Return the axis along which to search for an extreme, or None for all of x.
+    """Return the axis along which to search for a minimum or maximum, or None for all of x.
 
     Raises ValueError if the axis or x has no elements.
     """

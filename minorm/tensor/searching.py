@@ -1,4 +1,4 @@
-"""Searches for numbers among others: where they belong in a sorted row, or whether they occur."""
+"""Finds where numbers belong in a sorted sequence, and whether numbers occur among others."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor, as_tensor
 
 ARGUMENTS = {
-    "out_int32": "True returns int32, False int64",
-    "right": "True returns the place behind equal numbers, False the place before them",
+    "out_int32": "True returns int32, False returns int64",
+    "right": "True returns the index after equal numbers, False the index of the first one",
 }
 
 
 @documented(
     ARGUMENTS,
     sorted_sequence="numbers in ascending order along the last axis: a vector, or a row for each row of input",
-    input="the numbers to find places for, a Tensor or a number",
+    input="the numbers to search for, a Tensor or a number",
     side='"left" or "right", the same as right=False and right=True',
     sorter="integers that sort sorted_sequence along the last axis; None if it is sorted",
 )
@@ -29,7 +29,7 @@ def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the places where the numbers belong in a sorted sequence; NaN belongs at the end.
+    """Return the indices at which the numbers belong in a sorted sequence; NaN belongs at the end.
 
     Raises ValueError if sequence and input have different numbers of rows.
 
@@ -61,7 +61,7 @@ def searchsorted(
 )
 @checked
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """y = i where boundaries[i - 1] < x <= boundaries[i]; with right=True where boundaries[i - 1] <= x < boundaries[i].
+    """y = i where boundaries[i - 1] < input <= boundaries[i]. With right=True, `<` and `<=` are exchanged.
 
     Example:
         >>> mn.bucketize(mn.tensor([0.5, 1.0, 7.0]), mn.tensor([1.0, 5.0]))

@@ -1,7 +1,7 @@
 """Methods that change the shape of a Tensor, split it, or read its elements.
 
-This is the first base class of Tensor; operators and reductions build on it. TensorT stands for the Tensor class
-itself, which these files do not import; tensor.py fills it in. Names and arguments are PyTorch's.
+The first base class of Tensor is here; the classes of operators and reductions are derived from it. These files do not
+import Tensor, so they use the type variable TensorT in its place. Names and arguments are PyTorch's.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ TensorT = TypeVar("TensorT", bound="Shapes[Any]")
 
 ARGUMENTS = {
     "dim": AXIS,
-    "squeeze.dim": "an axis or several; axes longer than 1 are kept; None is all",
+    "squeeze.dim": "one or several axes, of which those longer than 1 are kept; None means all axes",
     "unsqueeze.dim": "the position of the new axis; negative numbers count from the end",
     "dim0": AXIS,
     "dim1": AXIS,
     "start_dim": "the first axis",
     "end_dim": "the last axis, included",
     "sizes": "the length of each axis, as numbers or as one tuple",
-    "shape": "the same as sizes, by name",
-    "size": "the same as sizes, by name",
+    "shape": "the same as sizes, as a keyword",
+    "size": "the same as sizes, as a keyword",
     "order": "the axes of x, as numbers or as one tuple",
-    "permute.dims": "the same as order, by name",
+    "permute.dims": "the same as order, as a keyword",
     "counts": "the number of copies along each axis, as numbers or as one tuple",
-    "repeats": "the same as counts, by name",
+    "repeats": "the same as counts, as a keyword",
     "axes": "the axes, as numbers or as one tuple",
-    "flip.dims": "the same as axes, by name",
+    "flip.dims": "the same as axes, as a keyword",
     "split_size": "the length of a piece, or a list with the length of each",
     "chunks": "the number of pieces, at least 1",
-    "index": "integers with as many axes as x, no longer than x's except `dim`; negative numbers count from the end",
+    "index": "integers with as many axes as x, none longer than x's except `dim`; negative numbers count from the end",
 }
 
 
 @documented_methods(ARGUMENTS)
 class Shapes(Generic[TensorT]):
-    """Methods that change the shape, and read elements."""
+    """Methods that change the shape or read elements."""
 
     __slots__ = ()
 
@@ -65,8 +65,9 @@ class Shapes(Generic[TensorT]):
         def numel(self) -> int: ...  # noqa: D102
 
     def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
-        """Return the same elements, in row-major order, in another shape; one size may be -1, and then follows from the
-        others.
+        """Return the same elements, in row-major order, in another shape.
+
+        One size may be -1; it is then computed from the other sizes.
 
         Raises ValueError if the sizes do not fit the number of elements.
 
@@ -89,7 +90,7 @@ class Shapes(Generic[TensorT]):
     view = reshape
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> TensorT:
-        """Join the axes start_dim to end_dim, both included, into one.
+        """Join the axes from start_dim to end_dim (included) into one axis.
 
         Example:
             >>> mn.zeros(2, 3, 4).flatten(1).shape
@@ -104,9 +105,9 @@ class Shapes(Generic[TensorT]):
         return self.reshape(*self.shape[:first], inner, *self.shape[last + 1 :])
 
     def permute(self, *order: Any, dims: Any = None) -> TensorT:
-        """Reorder the axes: axis i of the result is axis order[i] of x. It is a view.
+        """Reorder the axes: axis i of the result is axis order[i] of x. The result is a view.
 
-        Raises ValueError unless each axis comes once.
+        Raises ValueError unless the order names each axis once.
 
         Example:
             >>> mn.zeros(2, 3, 4).permute(2, 0, 1).shape
@@ -128,7 +129,7 @@ class Shapes(Generic[TensorT]):
         return self.transpose(-2, -1)
 
     def transpose(self, dim0: int, dim1: int) -> TensorT:
-        """Swap axes dim0 and dim1: a view.
+        """Swap axes dim0 and dim1. The result is a view.
 
         Example:
             >>> mn.zeros(2, 3).transpose(0, 1).shape
@@ -149,14 +150,14 @@ class Shapes(Generic[TensorT]):
         return self.reshape(*self.shape[:place], 1, *self.shape[place:])
 
     def squeeze(self, dim: Any = None) -> TensorT:
-        """Remove all axes of length 1, or only those among `dim` (an axis or several) whose length is 1."""
+        """Remove all axes of length 1. If `dim` names one or more axes, remove only those of length 1 among these."""
         gone = () if dim == () else reduced_axes("squeeze", dim, self)
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
 
     def expand(self, *sizes: Any, size: Any = None) -> TensorT:
-        """Repeat axes of length 1 to `sizes` without a copy; a size of -1 keeps the axis.
+        """Expand axes of length 1 to the lengths `sizes`, without copying. A size of -1 keeps the length of its axis.
 
-        Raises ValueError for an axis of another length.
+        Raises ValueError for an axis whose length is neither 1 nor its size.
 
         Example:
             >>> mn.tensor([[1], [2]]).expand(-1, 3)
@@ -192,7 +193,7 @@ class Shapes(Generic[TensorT]):
         return layout.Repeat.apply(self, counts=wanted)
 
     def flip(self, *axes: Any, dims: Any = None) -> TensorT:
-        """y[i] = x[n - 1 - i]: reverses the elements along these axes.
+        """Reverse the elements along these axes: y[i] = x[n - 1 - i].
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).flip(0)
@@ -203,10 +204,10 @@ class Shapes(Generic[TensorT]):
         return layout.Flip.apply(self, axes=reduced_axes("flip", wanted, self) if wanted else ())
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into pieces of `split_size` (the last may be shorter), or of the sizes in a list.
+        """Split x along `dim` into pieces of length `split_size`, or of the lengths in a list.
 
-        The pieces are views. An axis of length 0 gives one empty piece. Raises ValueError for sizes that do not add up
-        to the axis.
+        The pieces are views. If `split_size` is a number, the last piece may be shorter. An axis of length 0 gives one
+        empty piece. Raises ValueError if the lengths in the list do not add up to the length of the axis.
 
         Example:
             >>> mn.arange(5).split(2)
@@ -227,7 +228,7 @@ class Shapes(Generic[TensorT]):
         return tuple(self[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into at most `chunks` views of equal size; the last one may be shorter.
+        """Split x along `dim` into at most `chunks` views of equal length; the last view may be shorter.
 
         Example:
             >>> mn.arange(5).chunk(2)
@@ -239,7 +240,7 @@ class Shapes(Generic[TensorT]):
         return self.split(-(-length // chunks) if length else [0] * chunks, dim)
 
     def unbind(self, dim: int = 0) -> tuple[TensorT, ...]:
-        """Return the slices along `dim`, without that axis."""
+        """Return the slices along `dim`. The slices do not have this axis."""
         before = (slice(None),) * axis_of("unbind", dim, self)
         return tuple(self[(*before, i)] for i in range(self.shape[dim]))
 
@@ -267,9 +268,10 @@ class Shapes(Generic[TensorT]):
         return (self[i] for i in range(self.shape[0]))
 
     def gather(self, dim: int, index: Any) -> TensorT:
-        """y[i][j] = x[index[i][j]][j] for dim=0, y[i][j] = x[i][index[i][j]] for dim=1, and so on for more axes.
+        """y[i][j] = x[index[i][j]][j] for dim=0, and y[i][j] = x[i][index[i][j]] for dim=1.
 
-        y has index's shape. Raises ValueError if index has a different number of axes.
+        For more axes, the index along `dim` is replaced in the same way. y has index's shape. Raises ValueError if
+        index has a different number of axes.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).gather(1, mn.tensor([[1], [0]]))
@@ -294,7 +296,7 @@ class Shapes(Generic[TensorT]):
 
 
 class Size(tuple[int, ...]):
-    """PyTorch's class of shapes. The shape of a Tensor is a plain tuple, which equals a Size."""
+    """PyTorch's class of shapes. In minorm, the shape of a Tensor is a plain tuple, which equals a Size."""
 
     __slots__ = ()
 

@@ -1,12 +1,12 @@
 """Tensor: an array and its gradient. Its methods are in shapes.py, operators.py, reductions.py and methods/.
 
     x.array          the NumPy array; on a GPU, the CuPy array
-    x.data           a Tensor of the same memory outside the graph; a Tensor of the same shape and type may be assigned
+    x.data           a Tensor with the same memory, but outside the graph. Another Tensor or array may be assigned
     x.requires_grad  True lets backward() leave a gradient in x.grad
     x.creator        the Function that computed x; None for a leaf
 
-Names and arguments are PyTorch's, with two differences: `numpy()` works on a tensor that requires grad, and two float
-tensors of different types never mix silently.
+Names and arguments are PyTorch's, with two differences. `numpy()` works on a tensor that requires grad. An operation of
+two float tensors of different types is an error.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Real: TypeAlias = float  # inside the class, `float` is the method
 ARGUMENTS = MEMORY | {
     "dim": "an axis; None is all",
     "array": "a NumPy or CuPy array",
-    "force": "True copies from a GPU; False raises TypeError there",
-    "gradient": "weights of x's elements, of x's shape; None if x has one element",
+    "force": "True copies a Tensor from a GPU; False raises TypeError for a Tensor on a GPU",
+    "gradient": "the gradient of the final result with respect to x; None if x has one element",
     "retain_graph": "True keeps the graph for another backward(), False frees it; None means the value of create_graph",
-    "inputs": "the Tensors that get a gradient, one or several; None is every leaf that requires grad",
+    "inputs": "one or several Tensors that get a gradient; None means every leaf that requires grad",
     "create_graph": "True makes gradients part of the graph, so that they can be differentiated",
     "targets": "an element type, a device, or a Tensor that has both",
     "dtype": "the element type; None is x's type",
@@ -56,8 +56,8 @@ ARGUMENTS = MEMORY | {
 class Tensor(Methods["Tensor"]):
     """An n-dimensional array that remembers how it was computed.
 
-    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. Raises TypeError for
-    anything but an array, and for integers that require grad.
+    Tensor(array) wraps an array without copying. `minorm.tensor(data)` copies the data and chooses a type. Raises
+    TypeError for anything but an array, and for integers that require grad.
 
     Example:
         >>> x = mn.Tensor([1.0, 2.0], requires_grad=True)
@@ -119,8 +119,10 @@ class Tensor(Methods["Tensor"]):
         index="the index among the creator's results",
     )
     def from_array(array: Any, creator: graph.Function | None = None, index: int = 0) -> Tensor:
-        """Make a Tensor around an array, as output `index` of `creator` if there is one. The method is for code that
-        must not import this class.
+        """Make a Tensor around an array.
+
+        If a creator is given, the Tensor is output `index` of this Function. Code that must not import Tensor calls
+        this method.
 
         Example:
             >>> mn.Tensor.from_array(mn.zeros(2).numpy())
@@ -144,7 +146,7 @@ class Tensor(Methods["Tensor"]):
         owned="True if backward made total, so that it may be overwritten",
     )
     def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
-        """Return the sum of the arrays total and gradient; if owned=True, write it into total.
+        """Return the sum of the arrays total and gradient. With owned=True, write the sum into total.
 
         Example:
             >>> mn.Tensor.accumulate(mn.ones(1).numpy(), mn.ones(1).numpy(), owned=False).tolist()
@@ -164,7 +166,7 @@ class Tensor(Methods["Tensor"]):
             return backend(array).copying.copy(array)
 
     def __getstate__(self) -> Any:
-        """Return the state for copy and pickle: everything but the hooks."""
+        """Return the state for copy and pickle, which is everything but the hooks."""
         state: Any = object.__getstate__(self)
         state[1].pop("_hooks", None)
         return state
@@ -173,12 +175,13 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def data(self) -> Tensor:
-        """A Tensor of the same memory outside the graph, like the result of detach(): `p.data -= lr * g` changes p, and
-        the graph does not record this.
+        """A Tensor with the same memory outside the graph, as detach() returns it.
 
-        You may assign a Tensor or an array of the same shape and type, on the same device; x then shares its memory.
-        Earlier views and results of detach() keep the old memory. Raises TypeError for other objects and types,
-        ValueError for another shape, and RuntimeError for another device.
+        `p.data -= lr * g` changes p, but the graph does not record the change.
+
+        You may assign a Tensor or an array of the same shape and type, on the same device. Then x uses the memory of
+        this Tensor or array. Earlier views and results of detach() keep the old memory. Raises TypeError for other
+        objects and types, ValueError for another shape, and RuntimeError for another device.
 
         Unlike in PyTorch, x.data shares x's version counter: if a change through x.data overwrites values that
         backward() needs, backward() raises an error.
@@ -213,8 +216,9 @@ class Tensor(Methods["Tensor"]):
                 self.version = value.version  # Tensors that share memory share its counter
 
     def set_array(self, array: Any) -> None:
-        """Replace the array by an array of any shape and type; a Module does this to convert and move its
-        parameters.
+        """Replace the array by an array of any shape and type.
+
+        A Module calls this method to convert and move parameters.
         """
         if array is not self.array:
             self.array = array
@@ -227,7 +231,7 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The element type, one of minorm's (a NumPy dtype)."""
+        """The element type: one of minorm's types, as a NumPy dtype."""
         return self.array.dtype
 
     @property
@@ -242,16 +246,15 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def is_cuda(self) -> bool:
-        """Are the elements on a GPU?"""
+        """Whether the elements are on a GPU."""
         return self.device != "cpu"
 
     @property
     def requires_grad(self) -> bool:
-        """Does the graph record operations on x, and does backward() leave a gradient in x? The flag of a leaf may be
-        changed.
+        """Whether the graph records operations on x, and backward() leaves a gradient in x.
 
-        A change raises RuntimeError if an operation computed x, since x would lose its gradient. Setting True raises
-        TypeError if the elements are not floats.
+        You may change this flag of a leaf. If x is not a leaf, changing the flag raises RuntimeError, because x would
+        lose its gradient. Setting it to True raises TypeError if the elements are not floats.
         """
         return self._requires_grad
 
@@ -285,7 +288,7 @@ class Tensor(Methods["Tensor"]):
         return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        """Format a 0-d tensor as a number, as in f"{loss:.4f}". Other tensors give their repr, and accept no format."""
+        """Format a 0-d tensor as a number, as in f"{loss:.4f}". For other tensors, the result is their repr."""
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:
@@ -297,7 +300,8 @@ class Tensor(Methods["Tensor"]):
     def numpy(self, *, force: bool = False) -> Any:
         """Return the NumPy array itself, not a copy, even if the tensor requires grad.
 
-        Raises TypeError for a tensor on a GPU; with force=True its elements are copied to the CPU instead.
+        Raises TypeError for a tensor on a GPU. With force=True, the elements of this tensor are copied to the CPU
+        instead.
         """
         if backend(self.array) is not select.cpu:
             if force:
@@ -362,9 +366,10 @@ class Tensor(Methods["Tensor"]):
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad, or only of `inputs`.
+        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
-        Raises RuntimeError if nothing requires grad, or if `gradient` is missing and x has more than one element.
+        If `inputs` is given, only the gradients of these leaves are added. Raises RuntimeError if nothing requires
+        grad, or if `gradient` is missing and x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -400,13 +405,13 @@ class Tensor(Methods["Tensor"]):
         differentiation.start((self,), (weights,), (gradient,), retain_graph, create_graph, inputs)
 
     def _array(self, value: Any) -> Any:
-        """Return `value` as an array of this tensor's type on its device; a CuPy array stays unchanged."""
+        """Return `value` as an array of this tensor's type on its device. A CuPy array is not changed."""
         if select.is_array(value) and not isinstance(value, np.ndarray):
             return value
         return devices.to_device_of(np.asarray(value, self.dtype), self.array)
 
     def detach(self) -> Tensor:
-        """Return a Tensor of the same memory, outside the graph."""
+        """Return a Tensor with the same memory, but outside the graph."""
         result = self.from_array(self.array)
         result.version = self.version
         return result
@@ -417,7 +422,7 @@ class Tensor(Methods["Tensor"]):
         self, *targets: Any, dtype: Any = None, device: Any = None, non_blocking: Any = False, copy: Any = False,  # noqa: ARG002
         memory_format: Any = None,
     ) -> Tensor:  # fmt: skip
-        """Convert to another element type, device or order in memory; returns self if nothing changes.
+        """Convert to another element type, device or order in memory. If nothing changes, return x itself.
 
         Example:
             >>> mn.tensor([1.7]).to(mn.int64)
@@ -452,7 +457,7 @@ class Tensor(Methods["Tensor"]):
         return self.to("cpu", memory_format=memory_format)
 
     def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
-        """Move to the GPU of this number or name; by default to the current one.
+        """Move to the GPU with this number or name, or to the current GPU if `device` is missing.
 
         Raises RuntimeError if there is no GPU.
 
@@ -474,5 +479,5 @@ def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """Return a Tensor unchanged; wrap an array, or np.asarray(value) for any other value, in a Tensor."""
+    """Return a Tensor unchanged. For any other value, return a Tensor around np.asarray(value)."""
     return value if isinstance(value, Tensor) else Tensor(select.as_array(value))

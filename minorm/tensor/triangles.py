@@ -1,4 +1,4 @@
-"""tril_indices and triu_indices: the places of the elements in a triangle of a matrix."""
+"""tril_indices and triu_indices return the indices of the elements in a triangle of a matrix."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from minorm.tensor.tensor import Tensor
 ARGUMENTS = MADE | {
     "row": "the number of rows of the matrix",
     "col": "the number of columns of the matrix",
-    "offset": "the diagonal where the triangle ends: 0 is the main one, positive numbers lie above it",
-    "dtype": "the type of the places; None is int64",
+    "offset": "the diagonal where the triangle ends: 0 is the main diagonal, positive numbers are diagonals above",
+    "dtype": "the type of the indices; None is int64",
 }
 
 
@@ -27,8 +27,9 @@ ARGUMENTS = MADE | {
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Return the places of the lower triangle, row by row. Row 0 of the result has the row numbers of the places, and
-    row 1 has the column numbers.
+    """Return the indices of the elements in the lower triangle, row by row.
+
+    Row 0 of the result has the row numbers of the elements, and row 1 has their column numbers.
 
     Example:
         >>> mn.tril_indices(2, 3)
@@ -43,8 +44,9 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Return the places of the upper triangle, row by row. Row 0 of the result has the row numbers of the places, and
-    row 1 has the column numbers.
+    """Return the indices of the elements in the upper triangle, row by row.
+
+    Row 0 of the result has the row numbers of the elements, and row 1 has their column numbers.
 
     Example:
         >>> mn.triu_indices(2, 3, offset=1)

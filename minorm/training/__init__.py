@@ -1,4 +1,4 @@
-"""Train models: the loop itself (steps/loop.py), and a run in a folder that can stop and be continued (run.py)."""
+"""Train models with a plain loop (steps/loop.py), or as a run in a folder, which can be continued later (run.py)."""
 
 from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.training.callbacks import Callback, CallbackError, CallbackState

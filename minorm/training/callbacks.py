@@ -8,8 +8,8 @@
         on_save_checkpoint                                  the checkpoint is on the disk
     on_fit_end, or on_exception
 
-At each moment something that a user can name begins or ends: the training, an epoch, a step, the validation, a file.
-To see the values that the model computes between these moments, use the hooks of modules and Tensors.
+At each of these moments the training, an epoch, a step or the validation begins or ends, or a file was written. To see
+the values that the model computes between these moments, use the hooks of modules and Tensors.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class CallbackState:
 
 
 class CallbackError(RuntimeError):
-    """A callback raised an exception: the message begins with the callback's name, and `__cause__` is the exception.
+    """A callback raised an exception. The message begins with the callback's name, and `__cause__` is the exception.
 
     Example:
         >>> class Broken(mn.training.Callback):
@@ -77,13 +77,13 @@ class CallbackError(RuntimeError):
 
 
 class Callback:
-    """Base class of callbacks: override those of the ten methods that you need; each gets a CallbackState.
+    """Base class of callbacks. Override the methods that you need; each method gets a CallbackState.
 
-    All ranks of a distributed run call their callbacks, so a callback may compute with the model. Write files and
-    print only if `state.run.rank == 0`. A callback changes no bit of the training unless it changes the model, the
-    optimizer or the random generator. `state.run.should_stop = True` ends the training after the current epoch,
-    which is still validated and saved. An exception in a callback ends the training at once, as a CallbackError; the
-    checkpoint of the last finished epoch stays as it is.
+    All ranks of a distributed run call their callbacks, so a callback may compute with the model. Write files and print
+    only if `state.run.rank == 0`. A callback does not change the result of the training unless it changes the model,
+    the optimizer or the random generator. If a callback sets `state.run.should_stop = True`, the training ends after
+    the current epoch, and this epoch is still validated and saved. If a callback raises an exception, the training ends
+    at once with a CallbackError. The checkpoint of the last finished epoch does not change then.
 
     Example:
         >>> class Losses(mn.training.Callback):
@@ -104,34 +104,34 @@ class Callback:
     """
 
     def on_fit_start(self, state: CallbackState) -> None:
-        """The training begins; no file is written yet."""
+        """Called when the training begins. No file is written yet."""
 
     def on_train_epoch_start(self, state: CallbackState) -> None:
-        """An epoch begins."""
+        """Called when an epoch begins."""
 
     def on_train_batch_start(self, state: CallbackState) -> None:
-        """A step begins; the optimizer takes one step for `accumulate` batches."""
+        """Called when a step of the optimizer begins. A step takes `accumulate` batches."""
 
     def on_train_batch_end(self, state: CallbackState) -> None:
-        """A step is done; `state.score.last_loss` is the loss of its last batch."""
+        """Called when a step is done; `state.score.last_loss` is the loss of its last batch."""
 
     def on_validation_start(self, state: CallbackState) -> None:
-        """The epoch's steps are done, and validation begins."""
+        """Called when an epoch's steps are done and its validation begins."""
 
     def on_validation_end(self, state: CallbackState) -> None:
-        """Validation is done; `state.score` is its Score."""
+        """Called when the validation is done; `state.score` is its Score."""
 
     def on_train_epoch_end(self, state: CallbackState) -> None:
-        """The epoch is done, but not yet saved; `state.row` has its numbers."""
+        """Called when an epoch is done but not yet saved; `state.row` has its numbers."""
 
     def on_save_checkpoint(self, state: CallbackState) -> None:
-        """The checkpoint at `state.path` was written: before the first epoch, and after each."""
+        """Called when the checkpoint at `state.path` was written, before the first epoch and after each epoch."""
 
     def on_exception(self, state: CallbackState) -> None:
-        """The exception `state.error` (or Ctrl-C) ends the training; `on_fit_end` is not called."""
+        """Called when the exception `state.error` (or Ctrl-C) ends the training; `on_fit_end` is not called then."""
 
     def on_fit_end(self, state: CallbackState) -> None:
-        """The training is over, and all files are written."""
+        """Called when the training is over and all files are written."""
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
@@ -140,14 +140,14 @@ HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 class Callbacks:
     """The callbacks of one training, and the state that they receive.
 
-    operation  the function that the user called with these callbacks, for errors
+    operation  the function that the user called with these callbacks; errors name it
     """
 
     def __init__(self, operation: str, callbacks: Iterable[Callback], state: CallbackState) -> None:
         self.callbacks, self.state = _checked(operation, callbacks), state
 
     def tell(self, hook: str, **now: Any) -> None:
-        """Call the method `hook` of all callbacks, in order; `now` has the fields of the state that have changed."""
+        """Call the method `hook` of all callbacks in order; `now` has the new values of fields of the state."""
         if not self.callbacks:
             return
         self.state = replace(self.state, **now)
@@ -158,16 +158,19 @@ class Callbacks:
                 raise CallbackError(f"{_name(callback, hook)}: {type(error).__name__}: {error}") from error
 
     def before_step(self) -> None:
-        """A step begins."""
+        """Call `on_train_batch_start`."""
         self.tell("on_train_batch_start")
 
     def after_step(self, score: Score) -> None:
-        """A step is done."""
+        """Call `on_train_batch_end`."""
         self.tell("on_train_batch_end", step=self.state.step + 1, score=score)
 
     @contextmanager
     def told_of_errors(self) -> Iterator[None]:
-        """Call `on_exception` if an exception leaves the block; its own errors become notes of that exception."""
+        """Call `on_exception` if an exception leaves the block.
+
+        Errors that `on_exception` raises become notes of this exception.
+        """
         try:
             yield
         except BaseException as first:
@@ -186,7 +189,10 @@ def _name(callback: Callback, hook: str) -> str:
 
 
 def _checked(operation: str, callbacks: Any) -> list[Callback]:
-    """Return the callbacks as a list; TypeError for anything else, and for a method `on_...` that is never called."""
+    """Return the callbacks as a list.
+
+    Raises TypeError for other objects, and for a method `on_...` that is never called.
+    """
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise TypeError(f"{operation}: callbacks is a {kind_of(callbacks)}; expected a list of Callbacks")
     found = list(callbacks)

@@ -1,4 +1,4 @@
-"""Make the parts that change weights: optimizer, learning rate schedule, moving average, rounding to int8 (`qat`)."""
+"""Make the parts that change weights: optimizer, learning rate schedule, moving average, and int8 rounding (`qat`)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ QAT_FROZEN_SHARE = 0.25  # of the epochs of a run with `qat`, the last ones
 
 
 def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None = None) -> Any:
-    """Return the optimizer; weights decay, but biases and the scales of normalizations do not.
+    """Return the optimizer. Weights decay, but biases and the scales of normalizations do not decay.
 
-    With `layer_decay` the first group has the head's parameters, and the learning rates of earlier layers fall with
-    their distance from the head.
+    With `layer_decay`, the first group has the head's parameters. The farther a layer is from the head, the smaller its
+    learning rate.
     """
     by_depth = [list(model.parameters())] if layers is None or settings.layer_decay == 1 else layers.by_depth()
     groups: list[dict[str, Any]] = []
@@ -37,11 +37,12 @@ def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None =
 
 
 def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
-    """Return the schedule of the learning rate over `steps` steps in all; None for a constant rate.
+    """Return the schedule of the learning rate over all `steps` steps; return None for a constant rate.
 
-    The rate rises over the warm-up's epochs; without a warm-up, onecycle rises for a quarter of the run. The epochs in
-    which all but the head is frozen have one schedule, and the epochs after them have another, as two runs would. The
-    warm-up of the frozen epochs ends before the last of them, so a single frozen epoch has no warm-up.
+    The rate rises over the warm-up's epochs. If there is no warm-up, the schedule onecycle rises for a quarter of the
+    run. The epochs in which all layers but the head are frozen have one schedule, and the epochs after them have a
+    second schedule, like a second run. The warm-up of the frozen epochs ends before the last frozen epoch, so a single
+    frozen epoch has no warm-up.
     """
     epoch, frozen, constant = steps // settings.epochs, settings.frozen_epochs, optim.lr_scheduler.ConstantLR
     rates = [group["lr"] for group in optimizer.param_groups]
@@ -57,7 +58,7 @@ def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
 
 
 def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps: int, warm: int) -> Any:
-    """Return a schedule of `steps` steps, whose first `warm` steps rise to these rates; None for a constant rate."""
+    """Return a schedule of `steps` steps that rises to `rates` in `warm` steps; return None for a constant rate."""
     schedules = optim.lr_scheduler
     if settings.schedule == "onecycle":
         rise = warm / steps if warm else 0.25
@@ -77,8 +78,8 @@ def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps:
 def averaged(settings: Settings, model: nn.Module) -> AveragedModel | None:
     """average = d * average + (1 - d) * weights after each step, with d = min(ema, (1 + n) / (10 + n)) after n steps.
 
-    d is smaller in the first steps: otherwise the average would keep the first weights for a thousand steps. Running
-    statistics are averaged in the same way.
+    d is smaller in the first steps, because the average would otherwise keep the first weights for a thousand steps.
+    Running statistics are averaged in the same way.
     """
     if not settings.ema:
         return None
@@ -90,7 +91,7 @@ def averaged(settings: Settings, model: nn.Module) -> AveragedModel | None:
 
 
 def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> nn.Module:
-    """Return the model as these settings train it: with `qat` values are rounded as in the later int8 model."""
+    """Return the model that is trained. With `settings.qat`, it rounds values as the later int8 model does."""
     if settings.qat == "none":
         return model
     device = next(model.parameters()).device
@@ -99,8 +100,10 @@ def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> 
 
 
 def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
-    """Prepare the model for an epoch, counted from 0. In the last quarter a model with `qat` trains as `convert` needs
-    it: BatchNorm normalizes with its running statistics, and neither these nor the scales of activations change.
+    """Prepare the model for an epoch, counted from 0.
+
+    In the last quarter of the epochs, a model with `qat` is prepared for `convert`: BatchNorm normalizes with its
+    running statistics, and these statistics and the scales of activations stay constant.
     """
     if isinstance(model, QATModel) and epoch >= first_frozen(epochs):
         freeze_bn_stats(model)
@@ -108,7 +111,7 @@ def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
 
 
 def first_frozen(epochs: int) -> int:
-    """Return the first epoch with frozen statistics, counted from 0; activations get their scales before it."""
+    """Return the first epoch with frozen statistics, counted from 0. Activations get their scales before this epoch."""
     return max(1, math.ceil(epochs * (1 - QAT_FROZEN_SHARE)))
 
 

@@ -1,17 +1,17 @@
 """Run: a training run in a folder. It can stop at any moment; a continued run ends with the same bits.
 
-    DIR/checkpoint.safetensors   all that the next epoch depends on: model, optimizer, schedule, random state,
-                                 the loader's place, the epochs done and their scores, the settings
+    DIR/checkpoint.safetensors   everything that determines the next epoch: model, optimizer, schedule, random state,
+                                 the loader's position, the epochs done and their scores, and the settings
     DIR/best.safetensors         the model of the best epoch by validation; with `ema` its averaged weights
     DIR/log.csv                  one line for each epoch, without times, so two equal runs write equal files
     DIR/FILE.py, DIR/FILE.onnx   the file of the user's own model, as it was when the run began
 
 After every epoch each file is replaced in one step. So a run that stops at any moment leaves a complete checkpoint of
-the last finished epoch; the first checkpoint comes before epoch 1. A continued run repeats the epoch that was cut
-short. While a run trains, its folder is locked: a second run there is an error.
+the last finished epoch. The first checkpoint is written before epoch 1. A continued run repeats the epoch that was cut
+short. While a run trains, its folder is locked, and a second run in this folder raises an error.
 
-With `settings.ranks` above 1 every rank has its own Run, and all ranks call the same methods together. Each trains on
-its part of every batch, and rank 0 writes the files.
+With `settings.ranks` above 1, every rank has its own Run, and all ranks call the same methods together. Each rank
+trains on its part of every batch, and rank 0 writes the files.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ from minorm.training.steps.score import Score
 class Run:
     """A new training run; `Run.resume` continues an old one and gives the same bits as an uninterrupted run.
 
-    ValueError if group and settings differ in the number of ranks, or if no weight of `init` fits the model.
-    BlockingIOError from `fit` if another run trains in the folder at the same time.
+    Raises ValueError if the group's number of ranks differs from that in the settings, or if no weight of `init` fits
+    the model. `fit` raises BlockingIOError if another run trains in the folder at the same time.
 
     Example:
         >>> digits = mn.data.ArrayDataset(mn.rand(20, 1, 8, 8), mn.arange(20) % 10)
@@ -164,16 +164,18 @@ class Run:
 
         model         FILE.py:FUNCTION if such a function builds the run's model; the file must be unchanged
         trust         whether the copy of that file in `out` may be run if `model` is None
-        path          where the images are; None is the path in the checkpoint
-        other_images  whether the run may go on with other images than those that it began with. Old pictures stay in
-                      training or validation, and a fifth of the new pictures of each class is used for validation
+        path          the path of the images; None is the path in the checkpoint
+        other_images  whether the run may go on if its images have changed. Old pictures stay in training or validation,
+                      and a fifth of the new pictures of each class is used for validation
         code          the code, already read and allowed by the user, in place of `model` and `trust`
-        epochs        the number of epochs in place of that in the settings; a finished run goes on too. The learning
-                      rate goes on as in a run of that many epochs, and `early_stopping` counts from here
+        epochs        a number that replaces the number of epochs in the settings, so that a finished run can go on too.
+                      The learning rate goes on as in a run with this number of epochs, and `early_stopping` counts from
+                      the current epoch
         graph         the argument `graph` of a new run
 
-        ValueError for a damaged checkpoint, and for a model, classes or images that differ. UntrustedCode, a
-        ValueError, if neither `model` nor `trust` allows the code that builds the model; no code has run then.
+        Raises ValueError for a damaged checkpoint, and for a model, classes or images that differ. Raises UntrustedCode
+        (a ValueError) if neither `model` nor `trust` allows the code that builds the model. In this case no code has
+        run.
         """
         file = os.path.join(out, CHECKPOINT)
         if group is not None:
@@ -198,7 +200,7 @@ class Run:
 
     @staticmethod
     def settings_of(out: str) -> Settings:
-        """Return the settings of the run in folder `out`; ValueError if a Run did not write its checkpoint."""
+        """Return the settings of the run in folder `out`; raise ValueError if a Run did not write its checkpoint."""
         file = os.path.join(out, CHECKPOINT)
         return saved.settings(saved.read_run(file), file)
 
@@ -208,7 +210,7 @@ class Run:
         after_epoch: Callable[[Row], None] | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> None:
-        """Train the epochs that are left; `after_step` and `after_epoch` show progress, `callbacks` are Callbacks.
+        """Train the epochs that are left. `after_step` and `after_epoch` are functions that show the progress.
 
         Training ends early, after an epoch in which a callback of any rank sets `run.should_stop`.
         """
@@ -240,20 +242,23 @@ class Run:
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the highest validation accuracy (and then the lowest loss); 0 before the first epoch."""
+        """The epoch with the highest validation accuracy; 0 before the first epoch.
+
+        Of several epochs with this accuracy, it is the one with the lowest loss.
+        """
         best = max(self.history, key=lambda row: (row["val_accuracy"] or 0.0, -row["val_loss"]), default=None)
         return 0 if best is None else int(best["epoch"])
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, or the last `early_stopping` epochs brought no better score."""
+        """Whether all epochs are done, or the score has not improved in the last `early_stopping` epochs."""
         settings = self.settings
         thawed = settings.frozen_epochs % settings.epochs  # the patience begins when all is trained
         patience, waited = settings.early_stopping, self.epoch - max(self.best_epoch, self.patience_from, thawed)
         return self.epoch >= self.settings.epochs or 0 < patience <= waited
 
     def _graphs(self) -> GraphedLoop | None:
-        """Return the object that runs steps as CUDA graphs; None if steps cannot be CUDA graphs."""
+        """Return the object that runs steps as CUDA graphs; return None if steps cannot be CUDA graphs."""
         if not self._graph or self._trained is not self.model or self.settings.accumulate != 1:
             return None
         if device_of(self.model) == "cpu":
@@ -261,7 +266,7 @@ class Run:
         return GraphedLoop(self.model, self.loss_function, self.optimizer, self.settings.clip_grad)
 
     def _freeze(self) -> None:
-        """Freeze or thaw all but the head for the next epoch; a change needs new CUDA graphs."""
+        """Freeze or thaw all layers but the head for the next epoch. A change needs new CUDA graphs."""
         if self.freezing is not None and self.freezing.set(self.epoch < self.settings.frozen_epochs):
             self._graphed = self._graphs()
 
@@ -271,7 +276,7 @@ class Run:
         return self.epoch * self.steps_per_epoch
 
     def _epoch(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Row:
-        """Train and validate one epoch; return the new row of the history, with the images per second."""
+        """Train and validate one epoch. Return the new row of the history, with the images per second added."""
         rate = self.optimizer.param_groups[0]["lr"]
         self._freeze()
         optimizing.begin_epoch(self.model, self.epoch, self.settings.epochs)
@@ -324,14 +329,14 @@ class Run:
         )
 
     def _evaluated(self) -> Any:
-        """Return the model whose scores count: the averaged one if the run has one."""
+        """Return the model that is evaluated: the moving average if the run has one, else the trained model."""
         if self.average is None:
             return self._trained
         model = self.average.module
         return model if self._trained is self.model else DistributedDataParallel(model, self._trained.group)
 
     def save(self, out: str) -> None:
-        """Write checkpoint and log into the folder, which is made if it is missing; only rank 0 writes."""
+        """Write checkpoint and log into the folder. The folder is made if it is missing. Only rank 0 writes."""
         state = generators.get_state()  # of all ranks together
         on_rank_0(self.group, lambda: self._write(out, state))
 
@@ -371,7 +376,7 @@ class Run:
         return known(self.sets, self.path)
 
     def _take(self, file: str, found: Mapping[str, Any], other_epochs: bool) -> None:
-        """Load the parts of a checkpoint; with `other_epochs` the schedule is that of a run of as many epochs."""
+        """Load the parts of a checkpoint. With `other_epochs`, make the schedule anew for the new number of epochs."""
         objects = self._objects()
         if missing := objects.keys() - found.keys():
             raise ValueError(f"{file} has no part {', '.join(sorted(missing))}, which its settings ask for")

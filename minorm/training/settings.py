@@ -1,4 +1,4 @@
-"""Settings: all choices that determine the bits of a training run, in one plain record for the checkpoint."""
+"""Settings: all choices that determine the results of a training run, as one record for the checkpoint."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ALL = "all"  # for `freeze`: all epochs
 class Settings:
     """The settings of a run; the defaults train the digits in a second. `choose_settings` chooses them for your images.
 
-    ValueError, which names the setting, for a setting of another type or outside its range.
+    Raises ValueError, which names the setting, if a setting has a wrong type or is outside its range.
 
     Example:
         >>> mn.training.Settings(optimizer="adam").lr
@@ -186,12 +186,12 @@ class Settings:
 
     @property
     def frozen_epochs(self) -> int:
-        """The number of epochs in which all but the head is frozen."""
+        """The number of epochs in which all layers but the head are frozen."""
         return self.epochs if self.freeze == ALL else int(self.freeze)
 
 
 def numbers(text: str) -> list[float] | None:
-    """Return the numbers in a text such as "0.5,0.4,0.3"; None for any other text."""
+    """Return the numbers in a text such as "0.5,0.4,0.3"; return None for any other text."""
     try:
         found = [float(part) for part in text.split(",")] if text else []
     except ValueError:
@@ -200,7 +200,10 @@ def numbers(text: str) -> list[float] | None:
 
 
 def changes_of(rand_augment: str) -> tuple[int, int] | None:
-    """Return (changes, strength) for a text "N,M" and (0, 0) for "none"; None for any other text."""
+    """Return (N, M), the number of changes and their strength, for a text "N,M".
+
+    Return (0, 0) for "none", and None for any other text.
+    """
     found = re.fullmatch(r"(\d{1,3}),(\d{1,2})", "0,0" if rand_augment == "none" else rand_augment, re.ASCII)
     if found is None or int(found[2]) > STRONGEST:
         return None
@@ -208,7 +211,7 @@ def changes_of(rand_augment: str) -> tuple[int, int] | None:
 
 
 def fold_of(text: str) -> tuple[int, int] | None:
-    """Return (I, K) for a text "I/K" with 1 <= I <= K and K >= 2; None for any other text."""
+    """Return (I, K) for a text "I/K" with 1 <= I <= K and K >= 2; return None for any other text."""
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
     return (int(found[1]), int(found[2])) if found and 1 <= int(found[1]) <= int(found[2]) >= 2 else None
 

@@ -1,6 +1,7 @@
 """Callbacks that send a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
 
-Only rank 0 sends them. A tracker's package is imported when a run begins, so a missing package costs no epoch.
+Only rank 0 sends them. A tracker's package is imported when a run begins, so an error for a missing package comes
+before the first epoch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from minorm.training.files.log_file import COLUMNS
 
 
 class Tracker(Callback):
-    """Base class of the trackers: begin, record the numbers of each epoch, end. Pass a tracker to `Run.fit`."""
+    """Base class of the trackers, which record the numbers of each epoch of a run. Pass a tracker to `Run.fit`."""
 
     def on_fit_start(self, state: CallbackState) -> None:
         """Begin to track the run."""
@@ -24,13 +25,13 @@ class Tracker(Callback):
             self._start(state.run)
 
     def on_train_epoch_start(self, state: CallbackState) -> None:
-        """Refuse `train_epoch`, which has no Run."""
+        """Raise TypeError if the tracker was given to `train_epoch`, which has no Run."""
         if state.run is None:
             name = type(self).__name__
             raise TypeError(f"{name} needs a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
 
     def on_train_epoch_end(self, state: CallbackState) -> None:
-        """Hand on loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, as far as they are known."""
+        """Send those of loss/train, loss/val, accuracy/train, accuracy/val and learning_rate that are known."""
         assert state.row is not None
         if state.run.rank == 0:
             named = {_tag(name): state.row[name] for name in COLUMNS if name != "epoch"}

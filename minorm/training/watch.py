@@ -1,10 +1,11 @@
 """Record BatchNorm's running statistics and the statistics of every training batch, to plot or examine them.
 
-A layer keeps only its running statistics, but the batch's statistics follow from them: after
+A layer stores only its running statistics, but the batch's statistics can be computed from them. The layer updates
 
     running = running * momentum + batch * (1 - momentum)
 
-batch = (new - old * momentum) / (1 - momentum). So watching needs no hook: it reads the buffers after each step.
+in each step, so batch = (new - old * momentum) / (1 - momentum). So watching needs no hook: it reads the buffers after
+each step.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from minorm.training.callbacks import Callback, CallbackState
 
 @documented({}, model="the model whose layers with running statistics are followed")
 class BatchNormWatch(Callback):
-    """Records (mean, var) after each step, for every layer of `model` that has running statistics.
+    """Records (mean, var) after each step for every layer of `model` that has running statistics.
 
     Call `step()` after each step, or pass the watch to a training as a callback.
 
         layers          the names of these layers
-        running(name)   (mean, var), arrays of NumPy (steps, C): the running statistics after each step
-        batch(name)     (mean, var), arrays of NumPy (steps, C): the statistics of that step's batch, in float64
+        running(name)   the running statistics after each step: (mean, var), NumPy arrays of shape (steps, C)
+        batch(name)     the statistics of each step's batch: (mean, var), NumPy arrays of shape (steps, C) and type
+                        float64
 
     Example:
         >>> model = nn.BatchNorm1d(1)
@@ -52,7 +54,7 @@ class BatchNormWatch(Callback):
         return list(self._modules)
 
     def momentum(self, name: str) -> float:
-        """Return the share of the old running value that the layer keeps."""
+        """Return the layer's momentum: the weight of the old running value in the new one."""
         return float(self._modules[name].momentum)
 
     def step(self) -> None:
@@ -62,7 +64,7 @@ class BatchNormWatch(Callback):
             self._seen[name].append((mean.detach().clone(), var.detach().clone()))  # on a GPU this does not wait
 
     def on_train_batch_end(self, state: CallbackState) -> None:  # noqa: ARG002  it looks at the buffers
-        """Call `step`, as a callback."""
+        """Call `step` when the watch is a callback."""
         self.step()
 
     def running(self, name: str) -> tuple[Any, Any]:

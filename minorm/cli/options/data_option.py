@@ -1,4 +1,4 @@
-"""`--data`: a data set by its name, or the path of a folder of images or of a .npz file."""
+"""`--data` names a data set, or gives the path of a folder of images or of a .npz file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.training.settings import MODEL_FOR
 
 
 class DataSets(list[str]):
-    """The names of data sets; a path is accepted too: a text with a slash, or a file or folder that exists."""
+    """The accepted names of data sets. Paths that have a slash or exist are accepted too."""
 
     def __contains__(self, given: object) -> bool:
         is_path = isinstance(given, str) and (os.sep in given or "/" in given or os.path.exists(given))
@@ -24,7 +24,7 @@ def usual_data(path: str) -> str:
 
 
 def data_and_path(args: argparse.Namespace) -> tuple[Any, str | None]:
-    """Return the name of the data set and its path; a path given as --data determines both."""
+    """Return the name of the data set and its path. If --data is a path, it determines the name too."""
     if args.data is None or args.data in MODEL_FOR:
         return args.data, args.path
     if args.path is not None:

@@ -1,4 +1,4 @@
-"""`--external-root DIR`: where links to the weights of an ONNX model may lead."""
+"""`--external-root DIR` allows weights of an ONNX model to be symbolic links to files in DIR."""
 
 from __future__ import annotations
 

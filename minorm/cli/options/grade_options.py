@@ -46,7 +46,10 @@ def declare(grade: argparse.ArgumentParser) -> None:
 
 
 def class_of(args: argparse.Namespace) -> grading.Class:
-    """Return how the class is graded; UsageError if options do not fit, OSError if the roster cannot be read."""
+    """Return how the class is graded.
+
+    Raises UsageError if options contradict each other, and OSError if the roster cannot be read.
+    """
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: expected at least 1")
     _require(args, "roster", "FILE", "moodle", "canvas", "roster_key")
@@ -70,7 +73,10 @@ def class_of(args: argparse.Namespace) -> grading.Class:
 
 
 def require_outputs(args: argparse.Namespace, path: str) -> None:
-    """Check the output files before grading: OSError if one cannot be written, UsageError if two are the same."""
+    """Check the output files before grading.
+
+    Raises OSError if a file cannot be written, and UsageError if two files are the same.
+    """
     targets: set[str] = set()
     for name in filter(None, (path, args.moodle, args.canvas)):
         target = atomic.destination(name, "labs grade")
@@ -88,7 +94,7 @@ def require_outputs(args: argparse.Namespace, path: str) -> None:
 
 
 def _require(args: argparse.Namespace, leader: str, metavar: str, *options: str) -> None:
-    """Raise UsageError if one of these options is given without the leading option."""
+    """Raise UsageError if one of the options is given, but not the option `leader` that they need."""
     lone = next((name for name in options if getattr(args, name) is not None), None)
     if lone is not None and getattr(args, leader) is None:
         raise UsageError(f"--{lone.replace('_', '-')} goes with --{leader} {metavar}")

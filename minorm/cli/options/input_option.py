@@ -1,4 +1,4 @@
-"""`--input NAME=VALUE`: the value of an input for which random numbers or zeros are unsuitable."""
+"""`--input NAME=VALUE` gives an input a value if random numbers or zeros are unsuitable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(given: Sequence[str]) -> dict[str, Any]:
-    """Return a dict from input to value, a number or nested lists; ValueError for a wrong value or a repeated name."""
+    """Return a dict from the names of inputs to their values, which are numbers or nested lists.
+
+    Raises ValueError for a wrong value or a repeated name.
+    """
     found: dict[str, Any] = {}
     for text in given:
         name, _, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""`--logger`: a tracker that gets the numbers of each epoch, in addition to log.csv."""
+"""`--logger` names a tracker, which gets the numbers of each epoch in addition to log.csv."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(logger: str | None) -> None:
 
 
 def callbacks(logger: str | None, folder: str) -> list[Callback]:
-    """Return the callbacks of a run in this folder: TensorBoard's if it is installed, and the requested one."""
+    """Return the callbacks of a run in this folder: that of TensorBoard, if installed, and the requested one."""
     found = _tensorboard(folder)
     if logger == "wandb":
         found.append(WandbCallback())

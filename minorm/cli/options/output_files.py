@@ -12,9 +12,11 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def check(command: str, model: str, *paths: str | None) -> None:
-    """Raise UsageError for a path that is the model itself or is named twice, OSError if no file can be written there.
+    """Check that the output paths are different, are not the model, and can be written to.
 
     paths    the output paths; None for an option that was not given
+
+    Raises UsageError for a path that is given twice or is the model, and OSError if no file can be written at a path.
     """
     targets: set[str] = set()
     for path in filter(None, paths):
@@ -27,12 +29,12 @@ def check(command: str, model: str, *paths: str | None) -> None:
 
 
 def check_picture(option: str, path: str | None) -> None:
-    """Raise UsageError unless the path has a picture's ending, or is None because the option was not given."""
+    """Raise UsageError unless the path ends in .png, .svg or .pdf. The path is None if the option was not given."""
     if path and not path.lower().endswith(PICTURES):
         raise UsageError(f"{option} {path}: expected a name that ends in .png, .svg or .pdf")
 
 
 def write_picture(command: str, figure: Any, path: str) -> None:
-    """Write a matplotlib figure in the format of the path's ending."""
+    """Write a matplotlib figure in the format that the path's ending names."""
     with atomic.replacing(path, command) as file:
         figure.savefig(file, format=path[-3:].lower(), dpi=130)

@@ -1,4 +1,4 @@
-"""`--shape x=1,3,224,224` and `--shape height=224`: lengths of the axes that a file leaves free."""
+"""`--shape x=1,3,224,224` and `--shape height=224` give lengths of axes to which a file gives no length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = "") -> None:
-    """Declare the option, which may be given once for each input and axis; `does` is the end of its help text."""
+    """Declare the option, which may be given once for each input and axis; `does` replaces the end of the help text."""
     parser.add_argument(
         option,
         action="append",
@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = ""
 
 
 def parse(given: Sequence[str], option: str = "--shape") -> dict[str, tuple[int, ...]]:
-    """Return a dict from input or axis to lengths; ValueError for unreadable lengths or a repeated name."""
+    """Return a dict from the name of an input or axis to lengths; raise ValueError for a wrong or repeated entry."""
     found: dict[str, tuple[int, ...]] = {}
     for text in given:
         name, _, lengths = text.rpartition("=")

@@ -18,7 +18,7 @@ DEVICE, TIMEOUT = "cpu", 300.0
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that the command line or --config gives, by name."""
+    """Return a dict with the settings that the command line or --config gives."""
     values = {field.name: getattr(args, field.name, None) for field in fields(Settings)}
     return {name: value for name, value in values.items() if value is not None}
 

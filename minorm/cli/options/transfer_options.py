@@ -45,9 +45,9 @@ def epochs(text: str) -> int | str:
 
 
 def resolve(args: argparse.Namespace) -> Pretrained | None:
-    """Read the file of --init; from it, fill in missing options and the code that builds its model.
+    """Read the file of --init, and take the model from this file if --model is missing.
 
-    UsageError if options do not go together, or if the model needs code that the user has not allowed.
+    Raises UsageError if options contradict each other, or if the model needs code that the user has not allowed.
     """
     scale(args)
     if args.init is None and args.model is not None and is_graph(args.model):
@@ -72,16 +72,16 @@ def resolve(args: argparse.Namespace) -> Pretrained | None:
 
 
 def fill(args: argparse.Namespace, found: Pretrained, data: str) -> None:
-    """Fill in size, mean and std from the file, unless the command line gives them."""
+    """Set the image size, mean and std to those of the file, unless the command line gives other values."""
     for name, value in found.form(data).items():
         if getattr(args, name) is None:
             setattr(args, name, value)
 
 
 def check_same_scaling(args: argparse.Namespace, found: Mapping[str, Any]) -> None:
-    """Raise ValueError if --mean, --std and --pixel-range scale pixels in another way than the run in --out.
+    """Raise ValueError if --mean, --std or --pixel-range would scale pixels differently from the run in --out.
 
-    found  the checkpoint of the run; equal numbers count as the same even if the options write them differently
+    found  the checkpoint of the run
     """
     scale(args)
     for name in ("mean", "std"):
@@ -95,7 +95,7 @@ def check_same_scaling(args: argparse.Namespace, found: Mapping[str, Any]) -> No
 
 
 def sentences(training: Run) -> Iterator[str]:
-    """Yield lines about frozen layers and about the learning rates of the layers, if the settings have them."""
+    """Yield a line if the settings freeze layers, and a line if the layers have different learning rates."""
     settings = training.settings
     if settings.frozen_epochs:
         until = f"for {settings.frozen_epochs} of {settings.epochs} epochs, then all is trained and the learning rate "
@@ -109,7 +109,7 @@ def sentences(training: Run) -> Iterator[str]:
 
 
 def scale(args: argparse.Namespace) -> None:
-    """Convert --mean and --std to pixels from 0 to 1, as Settings have them."""
+    """Convert --mean and --std to the scale of Settings, in which pixels are from 0 to 1."""
     if args.pixel_range is None:
         return
     white = float(args.pixel_range)

@@ -1,4 +1,4 @@
-"""`--tta hflip`: averages the probabilities over several views of each image."""
+"""`--tta hflip` averages the probabilities over several views of each image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def wrapped(source: Source, args: argparse.Namespace) -> Any:
-    """Return the model, wrapped in a TTA (which gives logits) if --tta is given; UsageError for an unknown view."""
+    """Return the model; if --tta is given, return a TTA of the model. Raise UsageError for an unknown view."""
     if args.tta is None:
         return source.model
     try:

@@ -1,4 +1,4 @@
-"""`minorm quantize`: the command, the images on which it runs a model, and the comparison with onnxruntime."""
+"""The command `minorm quantize`, the images on which it runs a model, and the comparison with onnxruntime."""
 
 from minorm.cli.quantize.command import add
 

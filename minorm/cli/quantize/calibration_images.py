@@ -1,4 +1,4 @@
-"""Reads the images for `minorm quantize`: a data set, or a folder of pictures, with labels if folders are classes."""
+"""Reads a data set or a folder of pictures for `minorm quantize`. Pictures have labels if the folders are classes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ BATCH = 32
 
 @dataclass
 class Images:
-    """Batches of images in the form that the model takes; `labels` is None if they are unknown."""
+    """Batches of images in the form that the model takes; `labels` is None if the images have no known labels."""
 
     batches: list[Tensor]
     labels: Any = None
 
     @property
     def kind(self) -> str:
-        """The name of the score: accuracy, or agreement with the float model if labels are unknown."""
+        """The name of the score: accuracy or, if labels are unknown, agreement with the float model."""
         return "accuracy" if self.labels is not None else "agreement"
 
     def score(self, outputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
-        """Return the share of images with the right class, or, without labels, with the float model's class."""
+        """Return the share of images that get the right class or, if labels are unknown, the float model's class."""
         found = classes(outputs)
         return float((found == (classes(wanted) if self.labels is None else self.labels)).mean())
 
@@ -44,7 +44,7 @@ def classes(outputs: Sequence[Tensor]) -> Any:
 
 
 def read(source: Source, args: argparse.Namespace) -> Images:
-    """Read the images that the options name; ValueError if no picture can be read."""
+    """Read the images that the options name; raise ValueError if no picture can be read."""
     if args.calibrate is not None and not args.calibrate.endswith(".npz"):
         return _pictures(source, args)
     if args.calibrate is not None:
@@ -61,7 +61,7 @@ def read(source: Source, args: argparse.Namespace) -> Images:
 
 
 def _batched(source: Source, array: Any, labels: Any) -> Images:
-    """Split the images into batches; a file with a fixed batch size gets only full batches of that size."""
+    """Split the images into batches. If the model has a fixed batch size, all batches have this size."""
     shape = source.model.inputs[0].shape if source.kind == "onnx" and source.model.inputs else None
     fixed = shape[0] if shape and isinstance(shape[0], int) else None
     if fixed is not None and not 0 < fixed <= len(array):
@@ -101,7 +101,7 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
 
 
 def _pictures_below(folder: str) -> Iterator[str]:
-    """Yield every picture below a folder, in order."""
+    """Yield the paths of all pictures below a folder in sorted order."""
     if not os.path.isdir(folder):
         raise ValueError(f"--calibrate {folder} is no folder; expected one with pictures, or a .npz file")
     for here, folders, files in os.walk(folder):

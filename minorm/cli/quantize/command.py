@@ -1,4 +1,4 @@
-"""`minorm quantize` writes a trained model as int8, without training: it measures scales on pictures and reports."""
+"""`minorm quantize` writes a trained model as int8 without training it: it measures the scales on pictures."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str, Any]:
-    """Quantize the model and write the file; return the report, whose `rows` are the layers as objects."""
+    """Quantize the model and write the file; return the report, in which `rows` has an object for each layer."""
     model = source.model.eval()
     batches = images.batches
     wanted = [outcome(model, batch) for batch in batches]

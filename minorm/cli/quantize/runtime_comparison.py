@@ -1,4 +1,4 @@
-"""Compares a float model with its int8 form in onnxruntime: their speed, and whether the integers agree with ours."""
+"""Runs a float model and its int8 form in onnxruntime, compares their speed, and checks the int8 form's results."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source)
 
 
 def compared(floats: bytes, int8: bytes, batches: Sequence[Tensor], mine: Sequence[Tensor]) -> dict[str, Any]:
-    """Return the milliseconds per batch of both models, and how many images get the same class from our integers.
+    """Return both models' milliseconds per batch, and how many images get the same class in onnxruntime and minorm.
 
-    saturates    whether the processor's sums of two products saturate; `PRECISE` prevents it
+    saturates    whether the processor's sums of two products saturate; onnxruntime's option `PRECISE`
+                 prevents this
     """
     import onnxruntime
 

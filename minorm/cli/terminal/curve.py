@@ -10,9 +10,11 @@ WIDTH, HEIGHT = 60, 10
 
 
 def curve(values: Sequence[float], ends: tuple[str, str], name: str, top: float | None = None) -> list[str]:
-    """Return lines that draw the values from left to right, above an axis with `ends` and the name of its quantity.
+    """Return lines of text that draw the values from left to right.
 
-    top  the value at the upper end, where larger values are drawn too; None takes the largest value
+    The axis below them has the texts `ends` at its ends and the text `name` in its middle.
+
+    top  the value at the upper end of the drawing; larger values are drawn at this end. None means the largest value
     """
     columns = min(WIDTH, len(values))
     shown = np.array([part.mean() for part in np.array_split(np.asarray(values, np.float64), columns)])

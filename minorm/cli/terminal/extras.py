@@ -1,4 +1,4 @@
-"""Checks for packages that only some commands need; the error says which are missing and how to install them."""
+"""Checks for packages that only some commands need. An error names the missing packages and how to install them."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Writes the output of commands so that no name of a file, class, node or person can control the terminal.
+"""Writes the output of commands, and escapes characters with which names in it could control the terminal.
 
     say, note     one line, on standard output or on standard error
     complain      an error, on standard error
     ask           a question at a terminal
-    show          a text of several lines, in which each name was masked before
+    show          a text of several lines; names in it must be escaped already
     show_json     a value for programs
 
-`masked` surrounds a whole command, to mask the output of argparse, warnings, tracebacks and csv too. Only
-`minorm/cli/terminal/screen.py` bypasses it, because colours are escape sequences too.
+A whole command runs in the block `with masked()`, which also escapes the output of argparse, warnings, tracebacks and
+csv. Only `minorm/cli/terminal/screen.py` bypasses this block, because colours are escape sequences too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def note(line: object) -> None:
 
 
 def complain(text: object) -> None:
-    """Print an error on standard error; lines after its first are indented."""
+    """Print an error on standard error; all lines after the first line are indented."""
     print(message(text), file=sys.stderr, flush=True)
 
 
@@ -44,19 +44,19 @@ def show(text: object, end: str = "\n") -> None:
 
 
 def show_json(value: Any, indent: int | None = 2) -> None:
-    """Print a value as JSON on standard output; a program that reads it gets every name unchanged."""
+    """Print a value as JSON on standard output. A program that reads this JSON gets every name unchanged."""
     show(json_text(value, indent))
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    """Return a value as JSON; characters that could control a terminal become escapes, NaN and infinity become null."""
+    """Return a value as JSON. Characters that could control a terminal are escaped; NaN and infinity become null."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     text = json.dumps(_finite(value), indent=indent, ensure_ascii=not encoding.lower().startswith("utf"))
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with None for numbers that JSON lacks: programs other than Python read no NaN or Infinity."""
+    """Return the value with None in place of NaN and infinity, which are not part of JSON."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -65,16 +65,16 @@ def _finite(value: Any) -> Any:
 
 
 def safe(text: str, encoding: str | None) -> str:
-    """Return the text with its lines masked, and with escapes for characters that the encoding lacks.
+    """Return the text with escapes for characters that could control a terminal or that the encoding lacks.
 
-    Tabs stay: they come from a table or from the user's own code, as tabs in names were escaped before.
+    Tabs are not escaped: they come from a table or from the user's own code. Tabs in names were escaped before.
     """
     shown = "\t".join(map(printable_lines, text.split("\t")))
     return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
 
 
 def ask(question: str) -> str:
-    """Ask on standard error, and return the typed answer; "" unless standard input and error are both a terminal."""
+    """Ask on standard error, and return the typed answer; return "" if standard input or error is no terminal."""
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and unmasked(sys.stderr).isatty()):
         return ""
     print(printable_lines(question), end=" ", file=sys.stderr, flush=True)
@@ -82,20 +82,20 @@ def ask(question: str) -> str:
 
 
 def unmasked(stream: Any) -> Any:
-    """Return the stream below the mask; only that stream knows whether it is a terminal."""
+    """Return the stream to which a Masked writes; only that stream knows whether it is a terminal."""
     while isinstance(stream, Masked):
         stream = stream.raw
     return stream
 
 
 class Masked:
-    """A stream whose text goes through `safe` before it is written to the stream `raw`."""
+    """A stream that passes each text through `safe` and then writes the text to the stream `raw`."""
 
     def __init__(self, raw: Any) -> None:
         self.raw = raw
 
     def write(self, text: str) -> int:
-        """Write the masked text; return the number of characters given, as every stream does."""
+        """Write the escaped text; return the length of the given text, as `write` of any stream does."""
         self.raw.write(safe(text, getattr(self.raw, "encoding", None)))
         return len(text)
 
@@ -105,11 +105,11 @@ class Masked:
             self.write(line)
 
     def isatty(self) -> bool:
-        """Return False: Python colours its messages on a terminal, and the mask would show colours as escapes."""
+        """Return False, so that Python does not colour its messages, whose colours would be shown as escapes."""
         return False
 
     def fileno(self) -> int:
-        """Raise io.UnsupportedOperation: text written to a file descriptor would not be masked."""
+        """Raise io.UnsupportedOperation, because text written to a file descriptor would not be escaped."""
         raise io.UnsupportedOperation("fileno")
 
     def __getattr__(self, name: str) -> Any:
@@ -118,7 +118,7 @@ class Masked:
 
 @contextmanager
 def masked(for_good: bool = False) -> Iterator[None]:
-    """Mask standard output and error during the block; with `for_good=True` also until the process ends."""
+    """Make standard output and error Masked in the block; with `for_good=True` they stay so until the process ends."""
     before = sys.stdout, sys.stderr
     streams: Any = [stream and Masked(stream) for stream in before]  # None if a process has no such stream
     sys.stdout, sys.stderr = streams

@@ -1,4 +1,4 @@
-"""Writes to the terminal through rich: its colours and cursor movements pass, but escape sequences in texts do not."""
+"""Writes to the terminal through rich. Escape sequences that rich makes are kept; those in texts are escaped."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from minorm.cli.terminal import output
 
 
 class Screen(Console):
-    """A Console on standard output that masks every text, also in tables and bars.
+    """A Console on standard output that escapes every text, including those in tables and bars.
 
-    Texts are plain: "[red]" and ":star:" in a name stay as they are, and styles are given as `rich.text.Text`.
+    Texts have no markup: "[red]" and ":star:" in a name are printed as they are. Styles are given as `rich.text.Text`.
     """
 
     def __init__(self) -> None:
         super().__init__(file=output.unmasked(sys.stdout), highlight=False, markup=False, emoji=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield rich's segments of the renderable, with each text masked."""
+        """Yield rich's segments of the renderable, with each text escaped."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else output.safe(text, self.encoding), style, control)

@@ -21,7 +21,7 @@ class LineDisplay:
 
     @contextmanager
     def following(self, steps: int, done: int) -> Iterator[Any]:  # noqa: ARG002
-        """Yield the function to call with the score after each step; here that function does nothing."""
+        """Yield a function that the training calls with the score after each step; the function does nothing here."""
         yield _silent
 
 
@@ -39,7 +39,7 @@ class BarDisplay(LineDisplay):
 
     @contextmanager
     def following(self, steps: int, done: int) -> Iterator[Any]:
-        """Yield the function to call with the score after each step, which moves the bar."""
+        """Yield a function that moves the bar; the training calls this function with the score after each step."""
         from minorm.progress import TrainingBar
 
         with TrainingBar(self.console, "training", steps, done) as bar, output.masked():

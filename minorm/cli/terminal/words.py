@@ -17,7 +17,7 @@ UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def short(number: int) -> str:
-    """Return the number with three digits and a unit: 4.09 G."""
+    """Return the number with three digits and a unit, such as 4.09 G."""
     for size, unit in UNITS:
         if number >= size:
             value = number / size
@@ -26,7 +26,7 @@ def short(number: int) -> str:
 
 
 def gain_of_bfloat16(level: str) -> str:
-    """Return a line on the gain of bfloat16 on a processor with kernels of this level."""
+    """Return a line that says what bfloat16 gains on a processor with kernels of this level."""
     gain = "bfloat16: weights and activations take half the memory"
     if level == "amx":
         return f"{gain}, and products run on the processor's matrix tiles"
@@ -44,7 +44,7 @@ def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
 
 
 def counted(operators: Mapping[str, int], most: int = 4) -> str:
-    """Return operators with their counts: Conv, Relu 2; the `most` most frequent ones, and three dots for others."""
+    """Return the `most` most frequent operators with their counts, and three dots for others: Conv, Relu 2, ..."""
     shown = list(operators)
     if len(shown) > most:
         shown = sorted(sorted(shown, key=lambda name: -operators[name])[:most], key=list(operators).index)
@@ -65,12 +65,15 @@ def totals(report: Report) -> str:
 
 
 def bare(node: str, operator: str) -> str:
-    """Return a node's name without its operator (`layer1/bn/BatchNormalization`), which is shown beside it."""
+    """Return a node's name without its operator, because a table shows the operator beside the name.
+
+    For `layer1/bn/BatchNormalization` the result is `layer1/bn`.
+    """
     return node.removesuffix(f"/{operator}") or node
 
 
 def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
-    """Return the oddities of a file: a dict from nodes to the sentences about them."""
+    """Return a dict from nodes to sentences that say what is odd about these nodes."""
     where: dict[str, list[str]] = {}
     for norm in found.norms:
         for sentence in norm.odd:
@@ -109,13 +112,13 @@ def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
 
 
 def quoted(names: Sequence[str]) -> str:
-    """Return at most three quoted names: 'a', 'b', 'c' and 2 more."""
+    """Return at most three quoted names and the number of the rest: 'a', 'b', 'c' and 2 more."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(map(repr, names[:3])) + more
 
 
 def listed(nodes: Sequence[str]) -> str:
-    """Return at most three nodes: `node a`, or `nodes a, b, c and 2 more`; `the model` for an empty list."""
+    """Return at most three nodes: `node a`, or `nodes a, b, c and 2 more`. For an empty list, return `the model`."""
     if not nodes:
         return "the model"
     more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
@@ -123,14 +126,14 @@ def listed(nodes: Sequence[str]) -> str:
 
 
 def left_out(sets: Iterable[Any]) -> list[str]:
-    """Return a line on the files that were left out because of their names, and the notes of each folder."""
+    """Return, for each folder, a line on the files that were left out because of their names, and then all notes."""
     folders = {id(folder): folder for folder in filter(None, map(folder_of, sets))}.values()
     lines = [f"left out of {folder.root}: {folder.left_out}" for folder in folders if folder.left_out.counts]
     return lines + [note for folder in folders for note in folder.notes]
 
 
 def skipped(sets: Iterable[Any]) -> list[str]:
-    """Return a line for each broken picture of these datasets; after ten, a line with the number of others."""
+    """Return a line for each of the first ten broken pictures, and a line with the number of other broken pictures."""
     broken: dict[str, str] = {}
     for folder in filter(None, map(folder_of, sets)):
         broken |= folder.broken
@@ -139,7 +142,7 @@ def skipped(sets: Iterable[Any]) -> list[str]:
 
 
 def compared(accuracy: float, guess: Guess) -> list[str]:
-    """Return a line that compares the accuracy with a constant guess, and advice if the accuracy is no better."""
+    """Return a line that compares the accuracy with that of a constant guess, and advice if the guess is as good."""
     lines = [guess.beside(accuracy)]
     if accuracy <= guess.accuracy:
         lines.append(

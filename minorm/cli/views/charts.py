@@ -1,4 +1,4 @@
-"""Draws charts as SVG, for light and dark pages: lines over epochs, a confusion matrix, calibration.
+"""Draws lines over epochs, a confusion matrix and calibration as SVG, for light and dark pages.
 
 Colours come from the page's style sheet.
 """
@@ -22,7 +22,7 @@ MAX_COUNTED_CLASSES = 16  # with at most this many classes, cells have numbers
 
 
 def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, percent: bool = False) -> str:
-    """Draw each series of numbers as a line over epochs; `mark` is the best epoch. Return "" without numbers."""
+    """Draw each series of numbers as a line over epochs; `mark` is the best epoch. Return "" if there is no number."""
     known = [v for values in series.values() for v in values if v is not None and math.isfinite(v)]
     if not known:
         return ""
@@ -68,7 +68,7 @@ def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, 
 
 
 def _ticks(least: float, most: float) -> tuple[float, float, float]:
-    """Return the first and the last tick, and a round step between ticks."""
+    """Return the first and the last tick of an axis, and the step between two ticks, which is a round number."""
     span = max(most - least, abs(most) * 1e-3, 1e-9)
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(power * k for k in (1, 2, 2.5, 5, 10) if span / (power * k) <= 5)
@@ -77,7 +77,10 @@ def _ticks(least: float, most: float) -> tuple[float, float, float]:
 
 
 def confusion(matrix: Any, names: Sequence[str]) -> str:
-    """Draw the matrix: rows are true, columns predicted classes; a cell is darker for a larger share of its row."""
+    """Draw the matrix with a row for each true class and a column for each predicted class.
+
+    The larger a cell's share of its row, the darker the cell.
+    """
     count = len(names)
     cell = 30 if count <= MAX_COUNTED_CLASSES else 18 if count <= MAX_NAMED_CLASSES else max(4, 440 // count)
     letters = max((len(clipped(name)) for name in names), default=1) if count <= MAX_NAMED_CLASSES else 0
@@ -111,7 +114,10 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
 
 
 def calibration(bins: Sequence[Bin]) -> str:
-    """Draw the share of right predictions over their probability; bars show the distance from the diagonal."""
+    """Draw the share of right predictions as a function of their probability.
+
+    A bar goes from each point to the diagonal, on which share and probability are equal.
+    """
     bottom, width = HEIGHT - BOTTOM, WIDTH - LEFT - RIGHT
 
     def x(share: float) -> float:

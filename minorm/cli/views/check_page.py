@@ -1,7 +1,7 @@
 """`minorm check --html` writes one page that shows a model and loads nothing else.
 
-The page draws the graph as blocks, one for each module that the nodes' names mention; below are a drawing of each block
-and a table of all layers. All text from the file is escaped, and the page allows no script.
+The page draws the graph as blocks, one for each module that the nodes' names mention. Below this drawing, the page has
+a drawing of each block and a table of all layers. All text from the file is escaped, and the page allows no script.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _verdicts(report: Report) -> str:
 
 
 def _notes(report: Report) -> str:
-    """Return the section on nodes that do not run and on oddities."""
+    """Return the section on nodes that do not run, and on what is odd."""
     found = report.found
     notes = [f"{row.operator}, {row.node}: {row.why}" for row in found.unsupported]
     notes += filter(None, [cutting.advice(found.cuts)])
@@ -94,7 +94,7 @@ def _graph(report: Report) -> str:
 
 
 def _blocks(rows: Sequence[LayerRow], far: Sequence[LayerRow]) -> list[Sequence[LayerRow]]:
-    """Return, for each block of the overview, the layers in it."""
+    """Return the layers in each block of the overview."""
     found, start = [], 0
     for block in far:
         end, gives = start, 0

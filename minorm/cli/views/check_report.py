@@ -1,4 +1,4 @@
-"""The report of `minorm check` on a file: check.py fills it, check_view.py and check_page.py show it."""
+"""The report of `minorm check`. check.py makes the report; check_view.py and check_page.py show the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The verdict of one judge; state is "ok", "FAILED", or "-" if the judge was not asked or cannot decide."""
+    """A verdict of minorm, the checker or onnxruntime.
+
+    `state` is "ok", "FAILED" or, if there was no run or no decision, "-".
+    """
 
     judge: str
     state: str
@@ -21,7 +24,10 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All findings on a file; `size` has the shapes of the inputs on which minorm ran, and is {} if it did not run."""
+    """All findings on a file.
+
+    `size` has the shapes of the inputs on which minorm ran the model. It is {} if minorm did not run the model.
+    """
 
     found: Inspection
     verdicts: list[Verdict]

@@ -1,4 +1,4 @@
-"""Shows a report of `minorm check` on a terminal of 80 columns or more. Colours add no information to the words."""
+"""Shows a report of `minorm check` on a terminal of 80 columns or more. No information is in the colours alone."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def show(console: Console, report: Report, brief: bool = False, trainable: bool 
     """Print the report.
 
     brief        True shows an overview of the layers, and counts of operators and weights
-    trainable    True shows the role of every tensor, and why, instead of layers, nodes and normalizations
+    trainable    True shows the role of every tensor and the reason for it, instead of layers, nodes and normalizations
     """
     for part in _judgement(report) if trainable else _parts(report, brief):
         console.print(part)
@@ -153,7 +153,7 @@ def _nodes(rows: Sequence[Row]) -> Group:
 
 
 def _node(row: Row) -> Text:
-    """Return the full name of a node, and below it the names of its values, for use in `load(outputs=[...])`."""
+    """Return the full name of a node and, below, the names of its outputs, which `load(outputs=[...])` accepts."""
     values = [name for name in row.values if name != row.node]
     return Text("\n").join([_text(row.node), *(_text(f"-> {name}", DIM) for name in values)])
 
@@ -200,7 +200,7 @@ def _weights(weights: Sequence[Weight]) -> Group:
 
 
 def _tensors(tensors: Sequence[TensorRole]) -> Group:
-    """Return the table of tensors: the role of each tensor in `load`, and the reason for it."""
+    """Return the table of tensors, with the role of each tensor in `load` and the reason for this role."""
     table = _table()
     table.add_column("tensor", overflow="fold", ratio=2)
     table.add_column("is a", no_wrap=True)
@@ -233,7 +233,7 @@ def _norms(found: Inspection) -> Group:
 
 
 def _kinds(found: Inspection) -> Group:
-    """Return the table of the kinds of normalizations, with counts; within a kind only the size may differ."""
+    """Return a table that counts the normalizations of each kind. Normalizations of a kind differ only in size."""
     table = _table()
     for name in ("nodes", "operator", "version", "mode", "momentum", "eps", "odd"):
         table.add_column(name, justify="left" if name in ("operator", "mode") else "right", no_wrap=True)
@@ -247,7 +247,7 @@ def _kinds(found: Inspection) -> Group:
 
 
 def _odd(found: Inspection) -> Group | None:
-    """Return the section on oddities: each oddity once, below the nodes that have it; None if there are no oddities."""
+    """Return the section with sentences on what is odd, each below its nodes; return None if nothing is odd."""
     told = odd(found)
     if not told:
         return None

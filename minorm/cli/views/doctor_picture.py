@@ -1,4 +1,4 @@
-"""Draws a diagnosis: for each layer, the distribution of its outputs in both modes, its gap and its offset."""
+"""Draws a diagnosis: for each layer, the distribution of its outputs in training and evaluation, its gap and offset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ COLOURS = {"error": VERMILLION, "warning": VERMILLION, "note": GREY}
 
 
 def picture(found: Diagnosis, title: str) -> Figure:
-    """Draw a row for each layer, in running order; `figure.savefig("doctor.png", dpi=130)` writes the picture."""
+    """Return a figure with a row for each layer, in the order in which they run.
+
+    `figure.savefig("doctor.png", dpi=130)` writes the picture.
+    """
     measured = found.measured
     assert measured is not None
     norms, rows = measured.norms[:MOST], found.layers[:MOST]

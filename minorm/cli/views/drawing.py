@@ -1,4 +1,4 @@
-"""Draws a graph as SVG: boxes with two lines of text and a bar for their cost, connected by lines that go down."""
+"""Draws a graph as SVG. Each box has two lines of text and a bar for its cost, and all edges lead down."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Box:
 
 
 def cut(text: str, most: int = LONGEST) -> str:
-    """Return the printable text; if it has more than `most` letters, leave out its middle."""
+    """Return the text with printable characters only. If it has more than `most` letters, leave out its middle."""
     shown = printable(text)
     return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[1 + most // 2 - most :]}"
 
 
 def escaped(text: str, most: int = 400) -> str:
-    """Return the text for a page, escaped, so that text from a file cannot become markup."""
+    """Escape the text for a page, so that text from a file cannot become markup."""
     return html.escape(cut(text, most))
 
 
@@ -67,7 +67,7 @@ def _top(row: int) -> int:
 
 
 def _curve(points: Sequence[tuple[float, int]]) -> str:
-    """Return a path down through the points that is vertical at each point."""
+    """Return a curve that leads down through the points and is vertical at each point."""
     (x, y), *rest = points
     path = [f"M{x + EDGE:.1f} {y}"]
     for a, b in rest:

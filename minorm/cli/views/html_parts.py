@@ -1,4 +1,4 @@
-"""Makes parts of pages: a frame that loads nothing else, tables, lists, and PNG pictures inside the page."""
+"""Makes parts of HTML pages: a whole page that loads no other file, tables, lists, and PNG pictures inside the page."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Places the boxes of a graph in rows and routes its lines, so that every line goes down.
+"""Places the boxes of a graph in rows and routes the edges between them, so that every edge leads down.
 
-A box is one row below the lowest box that it reads. A line that passes rows gets a place in each of them, so that it
-runs between the boxes. Boxes in a row are ordered by the mean place of their neighbours, row by row, down and up a few
-times. Then all boxes move towards their neighbours as far as the order allows.
+A box is one row below the lowest box that it reads from. An edge that crosses a row gets a place in this row, so it
+passes between the boxes. The boxes of each row are sorted by the mean position of their neighbours in other rows. This
+is done for all rows downwards and upwards, a few times. Then all boxes move towards their neighbours as far as the
+order in each row allows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MOST_PLACES = 20_000  # of lines in rows; if there were more, long lines are str
 
 @dataclass
 class Layout:
-    """The centres of the boxes, their rows, and for each line the points (x, row) between its ends."""
+    """The centres and rows of the boxes, and for each edge the points (x, row) between its ends."""
 
     x: list[float]
     row: list[int]
@@ -30,7 +31,7 @@ class Layout:
 
 @dataclass
 class _Place:
-    """A box or the bend of a line: its width, its row, its neighbours above and below, and its centre."""
+    """A box, or a point where an edge crosses a row: width, row, neighbours above and below, and centre."""
 
     width: float
     row: int
@@ -114,7 +115,10 @@ def _move(places: Sequence[_Place], levels: Sequence[Sequence[int]]) -> None:
 
 
 def _move_towards_wished(places: Sequence[_Place], level: Sequence[int], wished: Sequence[float]) -> None:
-    """Move the boxes of a row towards `wished` as far as order and widths allow, by the mean of two passes."""
+    """Move the boxes of a row towards the positions `wished`, as far as their order and widths allow.
+
+    One pass goes to the right and another to the left; each box gets the mean of the two positions.
+    """
     ahead, back = list(wished), list(wished)
     space = [(places[a].width + places[b].width) / 2 + GAP for a, b in pairwise(level)]
     for k, needed in enumerate(space):

@@ -1,4 +1,4 @@
-"""Prints or writes the predictions of `minorm predict` row by row, as a table, JSON or CSV; keeps no rows.
+"""Prints or writes the predictions of `minorm predict` row by row as a table, JSON or CSV, and keeps no row in memory.
 
 Each view has `add(row)` and `end()`.
 """

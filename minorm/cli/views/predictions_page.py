@@ -1,6 +1,6 @@
 """`minorm predict --html` writes thumbnails with label and probability; the least certain predictions come first.
 
-The page has only the MAX_PICTURES least certain ones, so that it does not grow with the folder.
+The page shows only the MAX_PICTURES least certain predictions, so its size does not grow with the folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_BROKEN_NAMED = 100  # broken files named on the page
 
 
 class PredictionsPage:
-    """Collects rows one by one, and keeps the least certain ones."""
+    """Collects rows one by one, and keeps the least certain predictions."""
 
     def __init__(self, model: str) -> None:
         self.model = model

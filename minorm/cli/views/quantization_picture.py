@@ -19,7 +19,7 @@ MOST, LOUDEST = 60, 80.0  # the most layers to draw, and the dB at which bars en
 
 
 def picture(rows: Sequence[LayerNoise], title: str) -> Figure:
-    """Draw a row for each layer, in running order."""
+    """Return a figure with a row for each layer, in the order in which the layers run."""
     shown = rows[:MOST]
     places = np.arange(len(shown))
     with mpl.rc_context(PLAIN):

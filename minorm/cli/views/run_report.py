@@ -1,7 +1,7 @@
-"""Writes the report of a run: DIR/report.html, a page that loads nothing else, and PNGs if matplotlib is installed.
+"""Writes the report of a run: the page DIR/report.html and, if matplotlib is installed, PNG files.
 
-The page has curves, scores by class, the confusion matrix, the images with the largest losses, the normalizations,
-settings and time.
+The page loads no other file. It has curves, scores by class, the confusion matrix, the images with the largest losses,
+the normalizations, the settings and the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ PAIRS = 12  # of classes that are confused with each other
 
 
 def write(run: Run, out: str, seconds: float) -> list[str]:
-    """Write the report of a finished run, computed with its best weights, into its folder; return the paths."""
+    """Write the report of a finished run into the folder `out`, and return the paths of the files.
+
+    All scores are computed with the best weights of the run.
+    """
     model, alone = run.model, replace(run.settings, ranks=1)  # one rank reads all of validation
     train, val = run.sets
     loader = loaders(alone, train, val, run.preprocessing, num_workers=int(run.val_loader.num_workers))[1]
@@ -57,7 +60,7 @@ def write(run: Run, out: str, seconds: float) -> list[str]:
 
 
 def summary(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess) -> bytes:
-    """Return outcome.json: the validation scores of the best weights, and the accuracy of a constant guess."""
+    """Return the contents of outcome.json: validation scores of the best weights, and a constant guess's accuracy."""
     row = run.history[run.best_epoch - 1]
     values = {
         "epoch": run.best_epoch,
@@ -72,7 +75,7 @@ def summary(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess
 
 
 def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, worst: str, seconds: float) -> str:
-    """Return the whole page; `worst` is its section on the images with the largest losses."""
+    """Return the whole page; `worst` is the section on the images with the largest losses, as HTML."""
     settings, names = run.settings, run.preprocessing.classes
     title = f"{settings.data} with {os.path.basename(settings.model)}"
     parts = [
@@ -97,7 +100,7 @@ def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, w
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """Return all settings that determine the bits, with the SHA-256 of the model's file and of the initial weights."""
+    """Return all settings, and the SHA-256 of the model's file and of the initial weights."""
     said, digest = asdict(run.settings), run.model_facts.get("sha256")
     if digest is not None:
         said["model file's SHA-256"] = digest
@@ -129,7 +132,7 @@ def _curves(run: Run) -> str:
 
 
 def _pairs(matrix: Any, names: Sequence[str]) -> str:
-    """Return the table of classes that are confused most."""
+    """Return a table of the pairs of classes that are confused most often."""
     off = matrix.copy()
     np.fill_diagonal(off, 0)
     order = [place for place in np.argsort(-off, axis=None, kind="stable")[:PAIRS] if off.flat[place]]
@@ -143,7 +146,7 @@ def _pairs(matrix: Any, names: Sequence[str]) -> str:
 
 
 def _norms(model: Any) -> str:
-    """Return the table of normalizations: minimum, median and maximum of their statistics and scale."""
+    """Return a table with the minimum, median and maximum of each normalization's running statistics and scale."""
     rows = []
     for name, module in model.named_modules():
         kind = type(module).__name__

@@ -1,6 +1,6 @@
-"""Writes the report's section on the images with the largest losses: each beside its Grad-CAM.
+"""Writes the report's section on the images with the largest losses. Each image is shown beside its Grad-CAM.
 
-The Grad-CAM is the image in grey; the more orange a place is, the more it speaks for the predicted class.
+The Grad-CAM is shown as the image in grey; the more orange an area is, the more it counts for the predicted class.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = Any
 
 
 def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]) -> str:
-    """Return the section, or "" if all images are right; `loader` gives the images of `found`."""
+    """Return the section, or "" if all predictions are right; `loader` gives the images of `found`."""
     chosen = found.worst(SHOWN)
     if not len(chosen):
         return ""
@@ -51,7 +51,10 @@ def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]
 
 
 def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) -> tuple[Sequence[Any], str]:
-    """Return each image's Grad-CAM for its class and ""; if it cannot be computed, None for each and the reason."""
+    """Return (the Grad-CAM of each image for its class, "").
+
+    If they cannot be computed, return (a list with None for each image, the reason).
+    """
     found: list[Any] = []
     try:
         for images, _ in DataLoader(Subset(loader.dataset, indices), TOGETHER, transform=loader.transform):
@@ -63,7 +66,7 @@ def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) ->
 
 
 def overlaid(image: Array, heat: Array) -> Array:
-    """Return the image in grey, coloured orange where `heat` (0 to 1) is high, as 3 x height x width."""
+    """Return the image in grey, coloured orange where `heat` (0 to 1) is high. The result is 3 x height x width."""
     grey = image.astype(np.float64).mean(0)
     share = MOST * heat
     return np.rint((1 - share) * grey + share * ORANGE[:, None, None]).astype(np.uint8)

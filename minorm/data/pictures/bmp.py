@@ -1,4 +1,7 @@
-"""Reads a BMP's header. A palette (if pixels have at most 8 bits) and uncompressed rows of pixels follow it."""
+"""Reads a BMP's header.
+
+After the header come a palette, if pixels have at most 8 bits, and the uncompressed rows of pixels.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _OTHER = {1: "RLE8", 2: "RLE4", 4: "JPEG", 5: "PNG"}
 
 
 def read(contents: bytes) -> Picture:
-    """Read the header; ValueError if pixels are missing or compressed."""
+    """Read the header; raise ValueError if pixels are missing or compressed."""
     offset, length = struct.unpack_from("<II", contents, 10)
     if length == _OLD:
         width, height, _, bits = struct.unpack_from("<4H", contents, 18)

@@ -2,8 +2,8 @@
 
     file (any size, any mode)  ->  uint8, channels x size x size
 
-Training and prediction read through the same function, so a model gets the same pixels in both. A large JPEG is decoded
-only as finely as the square needs. Needs Pillow.
+Training and prediction read pictures with the same function, so a model gets the same pixels in both. A large JPEG is
+decoded at a lower resolution if this is enough for the square. Pillow must be installed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LATE = 256 << 20
 
 
 class BrokenImage(ValueError):
-    """The file does not contain a whole picture; the message names the file and the reason."""
+    """The file does not contain a whole picture. The message names the file and the reason."""
 
 
 @documented(
@@ -44,11 +44,12 @@ class BrokenImage(ValueError):
     max_bytes="the most memory of the decoded picture, at 4 bytes a value; None allows 512 MiB",
 )
 def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: int | None = None) -> Array:
-    """Read the picture as uint8, channels x size x size; in its own size if `size` is None.
+    """Read the picture as uint8, channels x size x size. If `size` is None, keep the picture's size.
 
-    EXIF's rotation is applied, transparent pixels become white, 16 bits become 8, CMYK becomes RGB. Only the first
-    frame of a GIF and the first page of a TIFF are read. BrokenImage (a ValueError) if the file is truncated, has more
-    pixels than `max_bytes` allows, or is of another format. OSError if it cannot be read.
+    EXIF's rotation is applied, transparent pixels become white, 16-bit numbers become 8-bit numbers, and CMYK becomes
+    RGB. Only the first frame of a GIF and the first page of a TIFF are read. Raises BrokenImage (a ValueError) if the
+    file is truncated, has more pixels than `max_bytes` allows, or is of another format. Raises OSError if the file
+    cannot be read.
 
     Example:
         >>> import tempfile
@@ -75,7 +76,7 @@ def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: i
 
 
 def _scale(picture: Picture, size: int | None) -> int:
-    """Return the factor (1, 2, 4 or 8) by which Pillow's draft mode decodes a JPEG smaller; 1 for other files."""
+    """Return the factor by which Pillow's draft mode shrinks a JPEG: 1, 2, 4 or 8. Return 1 for other files."""
     if picture.kind != "JPEG" or size is None:
         return 1
     least = min(picture.width, picture.height) // max(1, round(size * GAP))
@@ -83,7 +84,7 @@ def _scale(picture: Picture, size: int | None) -> int:
 
 
 def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> None:
-    """Raise ValueError if the picture takes too much memory, or if it takes far more than its file and is damaged."""
+    """Raise ValueError if the picture takes too much memory, or if it is damaged and takes far more than its file."""
     most = limits.IMAGE if max_bytes is None else max_bytes
     if (decoded := picture.decoded(scale)) > most:
         raise ValueError(limits.too_large(f"{picture.width} x {picture.height} pixels take", decoded, most))
@@ -101,9 +102,10 @@ def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> 
 
 
 def _opened(picture: Picture) -> Any:
-    """Open the picture as Pillow's image; nothing is decoded yet.
+    """Open the picture as an image of Pillow. Nothing is decoded yet.
 
-    Image.open would refuse sizes that the caller may have allowed, and would read data that follow a JPEG.
+    Image.open is not used, because it refuses sizes that the caller may have allowed, and reads data that follow a
+    JPEG.
     """
     from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
@@ -150,7 +152,7 @@ _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
 def _flat(image: Any, mode: str) -> Any:
-    """Return the image in this mode, with white for transparent pixels; an opaque grey image stays grey."""
+    """Return the image in this mode, with white in place of transparent pixels. An opaque grey image stays grey."""
     if image.mode in GREYS and not image.has_transparency_data:
         mode = "L"
     if image.mode == mode and not image.has_transparency_data:

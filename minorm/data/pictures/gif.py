@@ -1,6 +1,7 @@
-"""Reads a GIF's first frame: reduces the file to the screen's size, the colours and the first frame.
+"""Reduces a GIF to the parts that its first frame needs: the screen's size, the colours and this frame.
 
-Without that, a decoder would join all comments and look for further frames. A frame may be larger than the screen.
+If a decoder got the whole file, it would join all comments and look for further frames. A frame may be larger than the
+screen.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _HAS_PALETTE, _TRANSPARENT = 0x80, 1
 
 
 def read(contents: bytes) -> Picture:
-    """Read the file's header; ValueError if there is no frame, IndexError if the file breaks off."""
+    """Read the file's header; raise ValueError if there is no frame, and IndexError if the file breaks off."""
     width, height, flags = struct.unpack_from("<HHB", contents, 6)
     at = 13 + _palette(flags)
     colours, control = contents[13:at], b""
@@ -37,17 +38,20 @@ def read(contents: bytes) -> Picture:
 
 
 def _palette(flags: int) -> int:
-    """Return the number of bytes of the palette that these flags announce."""
+    """Return the number of bytes of the palette; the flags state this number."""
     return 3 << ((flags & 7) + 1) if flags & _HAS_PALETTE else 0
 
 
 def _after_blocks(contents: bytes, at: int) -> int:
-    """Return the end of the blocks that begin here: each block gives its length; a block of length 0 is the last."""
+    """Return the end of the blocks that begin at `at`.
+
+    Each block states its length, and the last block has length 0.
+    """
     while length := contents[at]:
         at += 1 + length
     return at + 1
 
 
 def _without_disposal(control: bytes) -> bytes:
-    """Return the frame's control block without its instruction for the next frame."""
+    """Return the frame's control block without the instruction on how to remove the frame before the next one."""
     return control[:3] + bytes([control[3] & _TRANSPARENT]) + control[4:] if control else b""

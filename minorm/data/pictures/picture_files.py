@@ -1,8 +1,8 @@
-"""Reads the headers of PNG, JPEG and WebP files before a decoder sees the files; other modules read other formats.
+"""Reads the headers of PNG, JPEG and WebP files before a decoder gets the files. Other modules read other formats.
 
-A decoder allocates all pixels that a file's first bytes ask for, keeps notes that unpack to megabytes, and follows
-lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the decoder gets the
-file without the parts that are not needed for pixels.
+A decoder allocates as many pixels as the first bytes of a file state. It keeps text chunks that unpack to megabytes,
+and it follows lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the
+decoder gets the file without the parts that are not needed for pixels.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OtherFormatError(ValueError):
 
 
 def look(contents: bytes) -> Picture:
-    """Read the file's header; ValueError if it breaks off, OtherFormatError if it is of another format."""
+    """Read the file's header; raise ValueError if it breaks off, and OtherFormatError if it is of another format."""
     tiffs = dict.fromkeys((*tiff.STARTS, *tiff.BIG), tiff.read)
     readers = {PNG: _png, SOI: _jpeg, b"RIFF": _webp, gif.START: gif.read, bmp.START: bmp.read, **tiffs}
     read = next((reader for start, reader in readers.items() if contents.startswith(start)), None)
@@ -66,7 +66,7 @@ def _png(contents: bytes) -> Picture:
 
 
 def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
-    """Return the chunk of the transparent colour, converted to the levels of Pillow's pixels."""
+    """Return the PNG chunk that names the transparent colour, with its levels converted to those of Pillow's pixels."""
     if colour == 0 and depth < 8:
         levels = struct.pack(">H", struct.unpack(">H", levels)[0] * 255 // ((1 << depth) - 1) & 0xFFFF)
     elif colour == 2 and depth == 16:
@@ -75,7 +75,7 @@ def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
 
 
 def _from_hexadecimal(note: bytes, packed: bool) -> bytes:
-    """Return the EXIF in a note, which is three lines and then hexadecimal bytes; b"" for another note."""
+    """Return the EXIF data in a text chunk of three lines and hexadecimal digits; return b"" for other text chunks."""
     try:
         note = zlib.decompressobj().decompress(note[1:], PIECE) if packed else note
         return bytes.fromhex("".join(note.decode("ascii").split("\n")[3:]))
@@ -111,14 +111,14 @@ def _jpeg(contents: bytes) -> Picture:
 
 
 def _numbers(frame: bytes) -> float:
-    """Return how many numbers a JPEG has per pixel; colour components often have one number for two or four pixels."""
+    """Return how many numbers a JPEG has per pixel. Often 2 or 4 pixels share one number of a colour component."""
     factors = [(factor >> 4, factor & 15) for factor in frame[11 : 10 + 3 * frame[9] : 3]]
     across, down = (max(1, *lengths) for lengths in zip(*factors, strict=True))
     return sum(wide * high for wide, high in factors) / (across * down)
 
 
 def _scans(contents: bytes, at: int) -> tuple[int, int]:
-    """Return the number of a JPEG's scans from `at` on, and the end of the JPEG, after which a film may follow."""
+    """Return the number of a JPEG's scans after position `at`, and where the JPEG ends. A film may follow the JPEG."""
     scans = 0
     while found := _MARKERS.search(contents, at):
         at, marker = found.end(), contents[found.end() - 1]
@@ -167,7 +167,7 @@ def oriented(exif: bytes) -> int:
 
 
 def check_rows(picture: Picture) -> None:
-    """Raise ValueError unless a PNG has all bytes of its rows; they are unpacked piece by piece and not kept."""
+    """Raise ValueError unless a PNG has all bytes of its rows. The rows are unpacked piece by piece and not kept."""
     depth, colour, _, _, interlaced = struct.unpack_from("5B", picture.contents, 24)
     bits = depth * _CHANNELS.get(colour, 0)
     sizes = [(picture.width, picture.height)]
@@ -195,7 +195,7 @@ class _Rows:
         self.rest = b""
 
     def take(self, count: int) -> bytes:
-        """Return exactly the next `count` bytes; ValueError if there are fewer."""
+        """Return exactly the next `count` bytes; raise ValueError if there are fewer."""
         parts = [self.rest]
         held = len(self.rest)
         while held < count:

@@ -1,7 +1,7 @@
-"""Reads a TIFF's first page: gives the file a new directory with only the entries that are needed for the pixels.
+"""Reads a TIFF's first page, and gives the file a new directory with only the entries that the pixels need.
 
 A directory may have 65,535 entries that all point to the same bytes, and strips at any position. Here each entry is
-read once and each strip must be in the file; then the decoder sees only the new directory.
+read once, and each strip must be in the file. The decoder then sees only the new directory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Page(NamedTuple):
 
 
 def read(contents: bytes) -> Picture:
-    """Read the first page's entries; ValueError if its kind is not supported, or if pixels are missing."""
+    """Read the first page's entries; raise ValueError if the page's kind is not supported, or if pixels are missing."""
     if contents.startswith(BIG):
         raise ValueError("it is a BigTIFF; expected a TIFF of less than 4 GB, or a PNG")
     page = _page(contents)
@@ -93,7 +93,7 @@ def _page(contents: bytes) -> _Page:
 
 
 def _check_kind(page: _Page) -> tuple[int, int]:
-    """Return the bits per number and the numbers per pixel; ValueError for an unsupported kind."""
+    """Return the bits per number and the numbers per pixel; raise ValueError for an unsupported kind."""
     compression, colours = page.one(COMPRESSION, _PLAIN), page.one(COLOURS, -1)
     if compression not in _COMPRESSIONS:
         raise ValueError(f"its compression is number {compression}; expected none, LZW, Deflate or PackBits")
@@ -120,7 +120,10 @@ def _check_kind(page: _Page) -> tuple[int, int]:
 def _pieces(
     page: _Page, length: int, width: int, height: int, bits: int, samples: int, compressed: bool
 ) -> dict[int, tuple[int, Any]]:
-    """Return the entries of strips or tiles; ValueError unless all are in the file. `bits` are the bits of a pixel."""
+    """Return the entries of strips or tiles; `bits` is the number of bits of a pixel.
+
+    Raises ValueError unless the file contains all strips or tiles.
+    """
     layers = samples if page.one(PLANES, 1) == 2 else 1
     if layers > 1 and bits > 8 * samples:
         raise ValueError("its colours lie apart and have 16 bits; expected them side by side, or 8 bits")

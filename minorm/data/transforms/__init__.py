@@ -1,8 +1,8 @@
 """Transforms of images, with torchvision's names: `transform(images, generator) -> images` on a whole batch at once.
 
 images     an array N x C x H x W, which is never changed in place; or one image C x H x W, or a Tensor
-generator  the np.random.Generator for all random choices, which are drawn anew for each image: the same state gives
-           the same batch. Without it, the generator that `manual_seed` sets is used
+generator  the np.random.Generator for all random choices, which are drawn anew for each image. Generators in the same
+           state give the same batch. If `generator` is missing, the generator that `manual_seed` sets is used
 
 A DataLoader calls its `transform` with both arguments; a dataset may call a transform with an image only. Any function
 of images is a transform. It gets the generator if it has an argument `generator`, or a second argument without a

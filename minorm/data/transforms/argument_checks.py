@@ -1,4 +1,4 @@
-"""Check the arguments of transforms; a message names the transform, the argument, its value and the expected one."""
+"""Check the arguments of transforms. An error names the transform, the argument, its value and what is expected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def whole(name: str, argument: str, value: Any, least: int) -> int:
 
 
 def check_probability(name: str, p: Any) -> float:
-    """Return p as a float; ValueError unless it is from 0 to 1."""
+    """Return p as a float; raise ValueError unless it is from 0 to 1."""
     return share(name, "p", p, "a probability")
 
 
@@ -42,7 +42,7 @@ def share(name: str, argument: str, value: Any, kind: str = "a number") -> float
 
 
 def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
-    """Return one int, or (vertical, horizontal), as two ints."""
+    """Return (vertical, horizontal) as two ints; one int is used for both."""
     both = (value, value) if is_int(value) else _listed(value)
     if len(both) != 2 or not all(is_int(item) and item >= least for item in both):
         raise ValueError(f"{name}: {argument}={value!r}; expected an int of at least {least}, or two of them")
@@ -60,7 +60,7 @@ def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: f
 
 
 def around(name: str, argument: str, value: Any, middle: float = 0, low: float = -np.inf) -> tuple[float, float]:
-    """Return the pair (a, b), or (middle - d, middle + d) for one number d, cut off at `low`."""
+    """Return the pair (a, b). For one number d, return (middle - d, middle + d), with no number below `low`."""
     if not is_number(value):
         return interval(name, argument, value, low)
     if value < 0:
@@ -69,7 +69,7 @@ def around(name: str, argument: str, value: Any, middle: float = 0, low: float =
 
 
 def point(name: str, argument: str, value: Any) -> tuple[float, float] | None:
-    """Return (x, y) as floats; None for None."""
+    """Return (x, y) as floats; return None if the value is None."""
     if value is None:
         return None
     both = _listed(value)
@@ -79,16 +79,16 @@ def point(name: str, argument: str, value: Any) -> tuple[float, float] | None:
 
 
 def one_number(name: str, argument: str, value: Any) -> Any:
-    """Return a number as it is; NaN and infinity are numbers, too."""
+    """Check that the value is a number, and return it. NaN and infinity are numbers too."""
     if not isinstance(value, (int, float, np.number, np.bool_)) or np.iscomplexobj(value):
         raise ValueError(f"{name}: {argument}={value!r}; expected a number")
     return value
 
 
 def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
-    """Return one number, or one for each channel, as a float64 array; the value may be a Tensor.
+    """Return one number, or a number for each channel, as a float64 array. The value may be a Tensor.
 
-    others  words for other accepted values
+    others  what an error names as other accepted values
     """
     try:
         found = np.asarray(value, np.float64).reshape(-1)
@@ -100,7 +100,7 @@ def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
 
 
 def check_channels(name: str, argument: str, values: Array, images: Array) -> None:
-    """Raise ValueError unless there is one number, or one for each channel of the images."""
+    """Raise ValueError unless there is one number, or a number for each channel of the images."""
     if len(values) not in (1, images.shape[1]):
         raise ValueError(f"{name}: {argument} has {len(values)} numbers and the images have shape {images.shape}; "
                          f"expected 1 or {images.shape[1]}, one for each channel")  # fmt: skip
@@ -120,7 +120,7 @@ def check_fits(name: str, argument: str, values: Any, images: Array) -> None:
 
 
 def functions(name: str, value: Any) -> list[Any]:
-    """Return transforms as a list; TypeError for anything but functions of images."""
+    """Return transforms as a list; raise TypeError for anything but functions of images."""
     if not isinstance(value, Sequence) and not hasattr(value, "__iter__"):
         raise TypeError(f"{name}: transforms is {type(value).__name__}; expected a list of functions of images")
     found = list(value)

@@ -3,8 +3,8 @@
     Identity  ShearX  ShearY  TranslateX  TranslateY  Rotate  Brightness  Color  Contrast  Sharpness
     Posterize  Solarize  AutoContrast  Equalize
 
-They are torchvision's. The strength of a change is taken from a row of magnitudes. A change in the first line (except
-Identity) has a negative strength in half of the cases.
+These changes are torchvision's. The strength of a change is taken from a list of magnitudes. A change in the first
+line, except Identity, has a negative strength in half of the cases.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from minorm.support.documented import documented
 Space: TypeAlias = dict[str, tuple[Array, bool]]  # an operation's magnitudes, and whether it gets a minus half the time
 MAGNITUDES = WARP | {
     "num_magnitude_bins": "how many magnitudes there are, at least 2",
-    "fill": "the value outside the image, one number or one for each channel; None is 0",
+    "fill": "the value outside the image: one number, or a number for each channel; None is 0",
 }
 
 
 class AutoAugment(ImageTransform):
-    """Base class: a subclass defines the operations in `space`, and draws from them in `apply`."""
+    """Base class. A subclass defines the operations in `space`, and draws from these operations in `apply`."""
 
     def __init__(self, num_magnitude_bins: int, interpolation: str, fill: Fill | None) -> None:
         name = type(self).__name__
@@ -53,7 +53,7 @@ class AutoAugment(ImageTransform):
             raise ValueError(f"{name}: the images have NaN; expected numbers from 0 to 1")
 
     def changed(self, images: Array, bins: Array, generator: Generator) -> Array:
-        """Apply an operation drawn for each image, with the magnitude of its bin."""
+        """Draw an operation for each image, and apply this operation with the magnitude of the image's bin."""
         space = list(self.space(*images.shape[2:]).items())
         which = generator.integers(len(space), size=len(images))
         signs = 1 - 2 * generator.integers(2, size=len(images))
@@ -90,10 +90,10 @@ class AutoAugment(ImageTransform):
     magnitude="how strong the changes are, from 0 to num_magnitude_bins - 1",
 )
 class RandAugment(AutoAugment):
-    """Applies `num_ops` of fourteen changes to each image, all with the same strength: shears, turns, tones and more.
+    """Applies `num_ops` of fourteen changes (shears, turns, tones and more) to each image, all with the same strength.
 
-    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. TypeError for integers, ValueError
-    for a magnitude that is not among the bins. The operations and their ranges are torchvision's.
+    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. Raises TypeError for integers, and
+    ValueError for a magnitude that is not among the bins. The operations and their ranges are torchvision's.
 
     Example:
         >>> mn.data.transforms.RandAugment(num_ops=2, magnitude=9)(mn.ones(2, 3, 8, 8)).shape
@@ -134,7 +134,7 @@ class RandAugment(AutoAugment):
 class TrivialAugmentWide(AutoAugment):
     """Applies one of fourteen changes to each image, with a strength drawn from a wide range; it needs no tuning.
 
-    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. TypeError for integers. The
+    Images are floats from 0 to 1 with 1 or 3 channels, so use it before Normalize. Raises TypeError for integers. The
     operations and their ranges are torchvision's: images of any size may move by up to 32 pixels.
 
     Example:
@@ -154,12 +154,12 @@ class TrivialAugmentWide(AutoAugment):
         return self.changed(images, bins, generator)
 
     def space(self, height: int, width: int) -> Space:  # noqa: ARG002
-        """Return the operations and their magnitudes, the same for images of any size."""
+        """Return the operations and their magnitudes, which do not depend on the images' size."""
         return _space(self.num_magnitude_bins, 0.99, (32, 32), 135, 0.99, 6)
 
 
 def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, tone: float, bits: int) -> Space:
-    """Return the operations with magnitudes from 0 to these limits; the strongest Posterize drops `bits` of 8 bits."""
+    """Return the operations with magnitudes from 0 to these limits. Posterize drops at most `bits` of 8 bits."""
 
     def to(most: float) -> Array:
         return np.linspace(0, most, bins)
@@ -177,7 +177,7 @@ def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, to
 
 
 def _each(change: Callable[[Array, float], Array]) -> Callable[[Array, float], Array]:
-    """Return a function of a batch of one image that changes this image by the factor 1 + value."""
+    """Return a function that takes a batch of one image and a value, and applies `change` with the factor 1 + value."""
     return lambda images, value: change(images[0], 1 + value)[None]
 
 

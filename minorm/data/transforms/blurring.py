@@ -1,4 +1,4 @@
-"""GaussianBlur replaces each element by a weighted mean of the elements around it; nearer ones weigh more."""
+"""GaussianBlur replaces each element by a weighted mean of the elements around it. Nearer elements weigh more."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from minorm.tensor.tensor import Tensor
     sigma="(a, b), the range of the standard deviation in pixels, or one number",
 )
 class GaussianBlur(ImageTransform):
-    """Blurs each image along both axes; the weight at distance d is exp(-d^2 / (2 sigma^2)), divided by the sum of all.
+    """Blurs each image along both axes; the weight at distance d is exp(-d^2 / (2 sigma^2)) / (the sum of all weights).
 
-    sigma is drawn for each image. Beyond the border, images are mirrored at their outermost elements. ValueError for an
-    even kernel, and for a kernel that reaches farther than the image.
+    sigma is drawn for each image. An image is extended beyond its border by mirroring it at its outermost elements.
+    Raises ValueError for an even kernel, and for a kernel that reaches farther than the image.
 
     Example:
         >>> blur = mn.data.transforms.GaussianBlur(3, sigma=0.5)
@@ -56,14 +56,14 @@ class GaussianBlur(ImageTransform):
 
 
 def weights(sigmas: Array, size: int) -> Array:
-    """Return the Gaussian weights of a mean over `size` elements, a row for each sigma."""
+    """Return the Gaussian weights of a mean over `size` elements, with a row for each sigma."""
     distance = np.arange(size) - size // 2
     powers = np.exp(-0.5 * (distance / sigmas[:, None]) ** 2)
     return powers / powers.sum(1, keepdims=True)
 
 
 def along(images: Array, shares: Array, axis: int) -> Array:
-    """Return, for each element, the sum of its neighbours along an axis, weighted by the image's row of `shares`."""
+    """Return the weighted sum of each element's neighbours along an axis; `shares` has each image's weights."""
     size = shares.shape[1]
     around = [(size // 2, size // 2) if i == axis else (0, 0) for i in range(4)]
     wide = np.moveaxis(np.pad(images, around, "reflect"), axis, -1)

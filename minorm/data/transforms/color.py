@@ -1,6 +1,6 @@
 """Transforms that change pixels' numbers: scale, grey, brightness, contrast, saturation and hue.
 
-Colours are red, green and blue between 0 and 1; grey is 0.2989 red + 0.587 green + 0.114 blue.
+Colours are red, green and blue between 0 and 1. Grey is 0.2989 red + 0.587 green + 0.114 blue.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GREY = np.array([0.2989, 0.587, 0.114])
 class Normalize(ImageTransform):
     """y = (images - mean) / std, with one number for all channels or one for each channel.
 
-    TypeError for integers, ValueError for another number of channels.
+    Raises TypeError for integers, and ValueError for another number of channels.
 
     Example:
         >>> mn.data.transforms.Normalize(mean=0.5, std=0.25)(mn.tensor([[[0.5, 1.0]]]))
@@ -67,7 +67,7 @@ class Normalize(ImageTransform):
 class Grayscale(ImageTransform):
     """y = 0.2989 red + 0.587 green + 0.114 blue: turns colours to grey.
 
-    Integers are truncated, not rounded, as in torchvision. ValueError unless there are 1 or 3 channels.
+    Integers are truncated, not rounded, as in torchvision. Raises ValueError unless there are 1 or 3 channels.
 
     Example:
         >>> mn.data.transforms.Grayscale()(mn.ones(2, 3, 4, 4)).shape
@@ -86,7 +86,7 @@ class Grayscale(ImageTransform):
 
 @documented(TRANSFORM)
 class RandomGrayscale(ImageTransform):
-    """Turns each image grey with probability p; images keep their number of channels.
+    """Turns each image grey with probability p. Images keep their number of channels.
 
     Example:
         >>> mn.data.transforms.RandomGrayscale(p=1.0)(mn.tensor([[[1.0]], [[0.0]], [[0.0]]])).reshape(-1)
@@ -115,11 +115,12 @@ class ColorJitter(ImageTransform):
     """Changes brightness, contrast, saturation and hue of each image by random factors, in a random order.
 
         brightness   images * f
-        contrast     f * images + (1 - f) * the mean of their grey
-        saturation   f * images + (1 - f) * their grey
-        hue          turned by f of the circle of colours
+        contrast     f * images + (1 - f) * the mean of the grey image
+        saturation   f * images + (1 - f) * the grey image
+        hue          the colour turned by f of the colour circle
 
-    Results are clipped to 0 to 1. Images of one channel have no saturation and no hue. TypeError for integers.
+    Results are clipped to 0 to 1. Saturation and hue do not change images of one channel. Raises TypeError for
+    integers.
 
     Example:
         >>> mn.data.transforms.ColorJitter(brightness=(0.5, 0.5))(mn.ones(1, 1, 1, 2))
@@ -146,22 +147,22 @@ class ColorJitter(ImageTransform):
 
 
 def brightened(image: Array, f: float) -> Array:
-    """f * image, within 0 and 1."""
+    """Return f * image, clipped to 0 to 1."""
     return _mixed(image, 0.0, f)
 
 
 def contrasted(image: Array, f: float) -> Array:
-    """f * image + (1 - f) * the mean of its grey, within 0 and 1."""
+    """Return f * image + (1 - f) * (the mean of the grey image), clipped to 0 to 1."""
     return _mixed(image, _grey_of(image).mean(dtype=np.float64), f)
 
 
 def saturated(image: Array, f: float) -> Array:
-    """f * image + (1 - f) * its grey, within 0 and 1."""
+    """Return f * image + (1 - f) * (the grey image), clipped to 0 to 1."""
     return image if len(image) == 1 else _mixed(image, _grey_of(image), f)
 
 
 def hued(image: Array, f: float) -> Array:
-    """The image with its colours turned by f of a full turn: with hue h, saturation s and value v in 0 to 1,
+    """Return the image with its hue h turned by f of a full turn; saturation s and value v are from 0 to 1.
 
     channel = v * (1 - s * max(0, min(k, 4 - k, 1)))  with  k = (n + 6 h) mod 6  and  n = 5, 3, 1 for red, green, blue
     """
@@ -189,7 +190,7 @@ def check_colors(name: str, images: Array) -> None:
 
 
 def grey(name: str, images: Array) -> Array:
-    """Return the grey images, N x 1 x H x W; ValueError unless there are 1 or 3 channels."""
+    """Return the grey images, N x 1 x H x W; raise ValueError unless there are 1 or 3 channels."""
     check_colors(name, images)
     return _grey_of(images).astype(images.dtype, copy=False)
 

@@ -1,4 +1,4 @@
-"""Combines transforms: in sequence, with a probability, or one chosen at random."""
+"""Combines transforms: applies them in sequence, with a probability, or applies one chosen at random."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Lambda(Shown):
 class RandomApply(ImageTransform):
     """Applies all transforms in turn to each image with probability p; images keep their shape.
 
-    ValueError for a transform that changes the shape.
+    Raises ValueError for a transform that changes the shape.
 
     Example:
         >>> T = mn.data.transforms
@@ -134,10 +134,10 @@ class RandomChoice(ImageTransform):
 
 
 def applied(transform: Any, images: Any, generator: Generator) -> Any:
-    """Return transform(images), with the generator if the transform takes one.
+    """Return transform(images). Pass the generator too if the transform takes a generator.
 
-    It takes one if it has an argument called `generator`, or a second argument without a default. A second argument of
-    another name with a default, such as `vertical=False`, does not get the generator.
+    A transform takes a generator if it has an argument called `generator`, or a second argument without a default. A
+    second argument that has another name and a default, such as `vertical=False`, does not get the generator.
     """
     if type(transform).__call__ in (ImageTransform.__call__, Compose.__call__):
         return transform(images, generator)
@@ -155,7 +155,7 @@ def applied(transform: Any, images: Any, generator: Generator) -> Any:
 
 
 def _parameters(transform: Any) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a transform, or of a Module's `forward`; {} for a C function without signature."""
+    """Return the parameters of a transform, or of a Module's `forward`; return {} for a function without signature."""
     if isinstance(transform, np.ufunc):  # its second argument is the output
         return {}
     try:

@@ -13,9 +13,9 @@ from minorm.tensor.tensor import Tensor
 
 
 class ToImage(Shown):
-    """Converts a picture H x W or H x W x C, an array or any argument of np.asarray, to a Tensor C x H x W.
+    """Converts a picture H x W or H x W x C to a Tensor C x H x W.
 
-    A Tensor or an array N x C x H x W already has this form, and stays as it is.
+    A Tensor, or an array N x C x H x W, is returned unchanged.
 
     Example:
         >>> mn.data.transforms.ToImage()(mn.zeros(4, 5, 3).numpy()).shape
@@ -28,7 +28,7 @@ class ToImage(Shown):
 
 
 def image(name: str, picture: Any) -> Any:
-    """Return a picture as a Tensor C x H x W; a Tensor or a batch of four axes is returned as it is."""
+    """Return a picture as a Tensor C x H x W. A Tensor, or a batch with four axes, is returned unchanged."""
     if isinstance(picture, Tensor):
         return picture
     array = np.asarray(picture)
@@ -61,7 +61,7 @@ class ToDtype(Shown):
         self.dtype, self.scale = dtypes.check(dtype, "ToDtype"), scale
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """Return the converted images: an array for an array, a Tensor for a Tensor."""
+        """Return the converted images, as an array for an array and as a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
         if not hasattr(array, "dtype") or array.dtype.kind in "OSUMmc":
             came = getattr(array, "dtype", type(array).__name__)
@@ -83,7 +83,7 @@ class ToDtype(Shown):
 
 
 class ToTensor(Shown):
-    """Converts a picture or a batch to floats: bytes become float32 and are divided by 255, other types are kept.
+    """Converts a picture or a batch of bytes to float32, and divides by 255. Pictures of other types keep their type.
 
     A picture H x W or H x W x C becomes a Tensor C x H x W; a batch N x C x H x W stays an array.
 

@@ -52,7 +52,7 @@ class RandomErasing(ImageTransform):
         self.value = value
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw for each image whether it changes, and a rectangle to overwrite."""
+        """Draw for each image whether it changes; draw a rectangle to overwrite."""
         values = self._values(images)
         found = images.copy()
         for image in found:
@@ -66,7 +66,7 @@ class RandomErasing(ImageTransform):
         return found
 
     def _values(self, images: Array) -> Any:
-        """Return C numbers or one number, in a shape that broadcasts with an image; None for random values."""
+        """Return C numbers or one number, in a shape that broadcasts with an image; return None for random values."""
         if isinstance(self.value, str):
             check_floats("RandomErasing: value='random'", images)
             return None

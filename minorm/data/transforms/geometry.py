@@ -79,7 +79,7 @@ class Pad(ImageTransform):
 
 @documented(TRANSFORM)
 class CenterCrop(ImageTransform):
-    """Crops the middle of each image, `size` high and wide; a smaller image gets zeros around it.
+    """Crops the middle of each image to `size`. A smaller image is padded with zeros.
 
     Example:
         >>> mn.data.transforms.CenterCrop(2)(mn.ones(3, 5, 5)).shape
@@ -102,7 +102,7 @@ class CenterCrop(ImageTransform):
 class RandomCrop(ImageTransform):
     """Crops a random window of `size` from each image, after adding `padding` on each side.
 
-    ValueError for a window that is larger than the padded image.
+    Raises ValueError for a window that is larger than the padded image.
 
     Example:
         >>> mn.data.transforms.RandomCrop(4, padding=1)(mn.ones(2, 3, 4, 4)).shape
@@ -154,14 +154,14 @@ def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode:
 
 
 def _overlap(first: int, count: int, length: int) -> tuple[slice, slice]:
-    """Return the overlap of an axis with a window that starts at `first`: one slice of the window, one of the axis."""
+    """Return the overlap of an axis with a window that starts at `first`: (slice of the window, slice of the axis)."""
     begin = max(first, 0)
     end = max(begin, min(first + count, length))
     return slice(begin - first, end - first), slice(begin, end)
 
 
 def _mirrored(images: Array, mirrored: Array, chosen: Array) -> Array:
-    """Return the chosen images from `mirrored` and the other images from `images`; each image is copied once."""
+    """Return the chosen images from `mirrored` and all others from `images`. Each image is copied once."""
     found = np.empty_like(images)
     for i, which in enumerate(chosen.tolist()):
         found[i] = mirrored[i] if which else images[i]

@@ -25,7 +25,7 @@ FAR = 1e6  # pixels: a place on the horizon is NaN, and is replaced by one far o
 class RandomPerspective(ImageTransform):
     """Shows each image with probability p as if seen from the side: each corner moves inward by a random distance.
 
-    ValueError for a distortion_scale outside of 0 to 1.
+    Raises ValueError for a distortion_scale outside of 0 to 1.
 
     Example:
         >>> turn = mn.data.transforms.RandomPerspective(distortion_scale=0.6, p=1.0)
@@ -42,7 +42,7 @@ class RandomPerspective(ImageTransform):
         by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw for each image whether it changes, and new corners."""
+        """Draw for each image whether it changes; draw new corners."""
         height, width = images.shape[2:]
         fill = filling("RandomPerspective", self.fill, images)
         chosen = generator.random(len(images)) < self.p
@@ -54,7 +54,7 @@ class RandomPerspective(ImageTransform):
         return found
 
     def corners(self, height: int, width: int, generator: Generator) -> list[list[int]]:
-        """Draw the corners' new places, as (x, y): upper left, upper right, lower right, lower left."""
+        """Draw new positions (x, y) of the upper left, upper right, lower right and lower left corner."""
         right, down = (int(self.distortion_scale * (length // 2)) for length in (width, height))
 
         def drawn(far_right: bool, far_down: bool) -> list[int]:
@@ -66,7 +66,7 @@ class RandomPerspective(ImageTransform):
 
 
 def coefficients(corners: Array, height: int, width: int) -> Array:
-    """Return a, b, c, d, e, f, g, h of the formula for these new places of the image's four corners."""
+    """Return a, b, c, d, e, f, g, h of the formula; `corners` are the new positions of the image's corners."""
     rows = np.zeros((8, 8))
     start = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], np.float64)
     for i, ((x, y), (to_x, to_y)) in enumerate(zip(corners, start, strict=True)):
@@ -76,7 +76,7 @@ def coefficients(corners: Array, height: int, width: int) -> Array:
 
 
 def seen_from(corners: Array, height: int, width: int) -> Array:
-    """Return the place (x, y) at which each element of each image is read, N x H x W x 2, from the upper left."""
+    """Return an array N x H x W x 2 with the position (x, y), from the upper left, at which each element is read."""
     a, b, c, d, e, f, g, h = np.stack([coefficients(four, height, width) for four in corners]).T[..., None, None]
     y, x = np.mgrid[:height, :width] + 0.5
     with np.errstate(divide="ignore", invalid="ignore"):

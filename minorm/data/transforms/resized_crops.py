@@ -17,7 +17,7 @@ from minorm.support.documented import documented
 
 
 class InterpolationMode(StrEnum):
-    """The ways to read values between elements; each member is a text.
+    """The interpolations, which read values between elements. Each member is a str.
 
     Example:
         >>> mn.data.transforms.InterpolationMode.BILINEAR == "bilinear"
@@ -38,7 +38,7 @@ class InterpolationMode(StrEnum):
 class Resize(ImageTransform):
     """Resizes images.
 
-    ValueError for a max_size beside two sizes.
+    Raises ValueError if both max_size and two sizes are given.
 
     Example:
         >>> mn.data.transforms.Resize(4)(mn.ones(2, 3, 8, 16)).shape

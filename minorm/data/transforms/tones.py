@@ -1,6 +1,6 @@
 """Changes the tones of batches of images, floats from 0 to 1, for RandAugment and TrivialAugmentWide.
 
-Posterizing and equalizing work on bytes: elements are rounded to the nearest bytes, as in Pillow.
+Posterizing and equalizing work on bytes, as in Pillow: each element is first rounded to a byte.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from minorm.data.dataset import Array
 
 
 def posterized(images: Array, bits: int) -> Array:
-    """Keep the highest `bits` of each byte; set the others to 0."""
+    """Keep the highest `bits` of each byte, and set the lower bits to 0."""
     kept = _bytes(images) & (256 - (1 << (8 - bits)))
     return (kept / 255).astype(images.dtype)
 
 
 def solarized(images: Array, threshold: float) -> Array:
-    """1 - x for each x >= threshold, otherwise x."""
+    """Return 1 - x for each x >= threshold, and x otherwise."""
     return np.where(images >= images.dtype.type(threshold), 1 - images, images)
 
 
 def autocontrasted(images: Array) -> Array:
-    """Stretch each channel so that its values go from 0 to 1; a channel with a single tone is not changed."""
+    """Stretch each channel so that its values go from 0 to 1. A channel with a single tone does not change."""
     low, high = images.min((2, 3), keepdims=True), images.max((2, 3), keepdims=True)
     span = high - low
     flat = span <= 0
@@ -30,7 +30,7 @@ def autocontrasted(images: Array) -> Array:
 
 
 def equalized(images: Array) -> Array:
-    """Spread each channel's tones so that they have about equal numbers of elements; a single tone is kept."""
+    """Spread each channel's tones so that about equally many elements have each tone. A single tone stays as it is."""
     found = _bytes(images)
     for channel in found.reshape(-1, *found.shape[2:]):
         counts = np.bincount(channel.ravel(), minlength=256)
@@ -42,7 +42,11 @@ def equalized(images: Array) -> Array:
 
 
 def sharpened(images: Array, f: float) -> Array:
-    """f * images + (1 - f) * means over 3 x 3, in which the middle has the weight 5 / 13; the border is kept."""
+    """Return f * images + (1 - f) * smooth, clipped to 0 to 1.
+
+    Each element of `smooth` is a weighted mean of 3 x 3 elements: the middle one has the weight 5 / 13, the others have
+    1 / 13. Elements on the border do not change.
+    """
     if min(images.shape[2:]) <= 2:
         return images
     smooth = images.copy()

@@ -19,10 +19,10 @@ Generator: TypeAlias = np.random.Generator
 
 
 class ImageTransform(Shown):
-    """Base class: a subclass defines `apply` for an array N x C x H x W, which it must not change in place."""
+    """Base class. A subclass defines `apply` for an array N x C x H x W, and `apply` must not change this array."""
 
     def __call__(self, images: Any, generator: Any = None) -> Any:
-        """Return the changed batch N x C x H x W or image C x H x W: an array for an array, a Tensor for a Tensor."""
+        """Change a batch N x C x H x W or an image C x H x W. An array gives an array, and a Tensor gives a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
         if not devices.is_host(array):
             raise ValueError(f"{type(self).__name__}: images are on {devices.device_of(array)}, and transforms compute "
@@ -54,14 +54,17 @@ def check_floats(name: str, images: Array) -> None:
 def drawn_sides(
     area: int, scale: tuple[float, float], ratio: tuple[float, float], generator: Generator
 ) -> tuple[int, int]:
-    """Draw a window's sides; `scale` is the range of its share of the area, `ratio` that of first / second side."""
+    """Draw the lengths of a window's two sides.
+
+    `scale` is the range of the window's share of the area, and `ratio` is the range of (first side / second side).
+    """
     area_drawn = area * generator.uniform(scale[0], scale[1])
     proportion = math.exp(generator.uniform(math.log(ratio[0]), math.log(ratio[1])))
     return round(math.sqrt(area_drawn * proportion)), round(math.sqrt(area_drawn / proportion))
 
 
 def in_floats(images: Array, change: Callable[[Tensor], Tensor]) -> Array:
-    """Return change(images), computed in float32 or float64; integers are rounded and clipped to their own type."""
+    """Return change(images), computed in float32 or float64. Integers are rounded and clipped to their own type."""
     kind = images.dtype
     if dtypes.is_float(kind):
         return change(Tensor(images)).array

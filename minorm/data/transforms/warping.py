@@ -1,4 +1,4 @@
-"""Turns, moves, scales and shears images: reads each element of the result where the inverse map sends it.
+"""Turns, moves, scales and shears images. Each element of the result is read where the inverse map sends this element.
 
 F.grid_sample reads the elements. With (x, y) in pixels from the centre c, y downwards, an element goes to
 A (x, y) + t + c,
@@ -71,7 +71,7 @@ class RandomRotation(ImageTransform):
 class RandomAffine(ImageTransform):
     """Turns (clockwise), moves, scales and shears each image by random amounts.
 
-    ValueError for shares outside of 0 to 1.
+    Raises ValueError if `translate` is outside of 0 to 1.
 
     Example:
         >>> mn.data.transforms.RandomAffine((90, 90))(mn.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -131,7 +131,7 @@ def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: floa
 def warped(
     images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: Any
 ) -> Array:
-    """Return the images changed by these maps and moves; outside of an image elements are `fill`."""
+    """Return the images changed by these maps and moves. Elements that come from outside an image are `fill`."""
     height, width = images.shape[2:]
     middle = np.array([(width - 1) / 2, (height - 1) / 2] if center is None else [x - 0.5 for x in center])
     y, x = np.mgrid[:height, :width]
@@ -144,14 +144,17 @@ def warped(
 
 
 def filling(name: str, fill: Fill, images: Array) -> Array:
-    """Return the numbers for places outside an image, one for all channels or one for each."""
+    """Return the values of elements outside an image: one number for all channels, or one for each channel."""
     found = by_channel(name, "fill", fill)
     check_channels(name, "fill", found, images)
     return found
 
 
 def read_at(images: Array, places: Array, interpolation: str, fill: Any) -> Array:
-    """Return the images read at places N x H x W x 2, (x, y) from the upper left; places outside give `fill`."""
+    """Return the images read at positions (x, y) from the upper left.
+
+    `places` has shape N x H x W x 2. Positions outside an image give `fill`.
+    """
     height, width = images.shape[2:]
     grid = 2 * places / [width, height] - 1  # -1 and 1 are the outer edges
     outside = np.reshape(fill, (1, -1, 1, 1)).astype(np.float64)
@@ -168,7 +171,7 @@ def read_at(images: Array, places: Array, interpolation: str, fill: Any) -> Arra
 
 
 def mode(name: str, interpolation: Any) -> str:
-    """Return the interpolation as a plain text; ValueError unless it is "nearest" or "bilinear"."""
+    """Return the interpolation as a plain text; raise ValueError unless it is "nearest" or "bilinear"."""
     if interpolation not in ("nearest", "bilinear"):
         raise ValueError(f"{name}: interpolation={interpolation!r}; expected 'nearest' or 'bilinear'")
     return str(getattr(interpolation, "value", interpolation))

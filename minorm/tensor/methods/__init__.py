@@ -1,12 +1,12 @@
-"""More of PyTorch's methods of a Tensor, one file for each family; most need one line, which calls other methods.
+"""More of PyTorch's methods of a Tensor, one file for each family. Most methods are one line that calls other methods.
 
 pointwise.py          functions of each element, arithmetic by name
 comparisons.py        comparisons and logic by name
 special_functions.py  the error function, its inverse, and similar functions
-choosing.py           choose elements by place or by a mask; rearrange axes
+choosing.py           choose elements by index or by a mask; rearrange axes
 matrices.py           triangles and diagonals of matrices
-scattering.py         write elements to places
-index_places.py       the places to which indices refer
+scattering.py         write elements to given indices
+index_places.py       convert a list of indices and masks to indices for each axis
 ordering.py           sort, topk, unique, median, quantile, counts
 sums_and_products.py  products, norms, running sums along an axis
 products.py           products of vectors and matrices

@@ -1,4 +1,4 @@
-"""A table of the methods in place: x.exp_() computes x.exp() and writes it into x, with its history."""
+"""A table of the in-place methods. x.exp_() writes x.exp() into x, and gives x the graph history of the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SelfT = TypeVar("SelfT")
 
 
 def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[SelfT, P], SelfT]:
-    """Return the in-place form of a method; the method's result must have x's shape and a type that x can hold."""
+    """Return the in-place form of a method, whose result must have x's shape and a type that x can hold."""
     name = method.__name__.strip("_") + "_"
 
     @functools.wraps(method)
@@ -74,15 +74,15 @@ ARGUMENTS = (
     OTHER
     | DRAWN
     | {
-        "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" towards 0',
-        "min": "the lower bound, a number or a Tensor that broadcasts; None means no bound",
-        "max": "the upper bound, a number or a Tensor that broadcasts; None means no bound",
+        "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" rounds towards 0',
+        "min": "the lower bound: a number, or a Tensor that broadcasts; None means no bound",
+        "max": "the upper bound: a number, or a Tensor that broadcasts; None means no bound",
         "mean": "the mean of the draws",
-        "std": "their standard deviation",
-        "from_": "the lowest number, included",
+        "std": "the standard deviation of the draws",
+        "from_": "the lowest number that can be drawn",
         "to": "the bound that all numbers stay below",
-        "random_.to": "the bound that all numbers stay below; None uses from_ as the bound, and 0 as the lowest number",
-        "p": "the probability of a 1, a number or a Tensor that broadcasts",
+        "random_.to": "the bound that all numbers stay below; None makes from_ the bound, and 0 the lowest number",
+        "p": "the probability of 1: a number, or a Tensor that broadcasts",
     }
 )
 
@@ -174,7 +174,7 @@ class Assigning(InPlace, Generic[TensorT]):
     _clip = in_place(Operators.clip)
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Self:
-        """x /= other; rounding_mode "floor" rounds the quotient down, "trunc" rounds it towards 0.
+        """x /= other. rounding_mode "floor" rounds the quotient down, and "trunc" rounds it towards 0.
 
         Example:
             >>> mn.tensor([7.0]).div_(2, rounding_mode="floor")
@@ -219,7 +219,7 @@ class Assigning(InPlace, Generic[TensorT]):
             return self._filled("uniform_", draws.uniform(self.shape, wide, self.device, generator, from_, to))
 
     def bernoulli_(self, p: Any = 0.5, *, generator: Any = None) -> Self:
-        """Fill with draws: 1 with probability p, else 0.
+        """Set each element to 1 with probability p, and otherwise to 0.
 
         Example:
             >>> mn.zeros(2).bernoulli_(mn.tensor([0.0, 1.0]))
@@ -231,10 +231,11 @@ class Assigning(InPlace, Generic[TensorT]):
             return self._filled("bernoulli_", select.as_array(numbers < share))
 
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
-        """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
+        """Fill with integers drawn from from_ to to - 1; random_(n) draws from 0 to n - 1.
 
-        random_() draws from 0 to the largest number of an integer type. For a float type, the limit is the largest
-        number up to which the type holds all whole numbers. Raises ValueError for numbers that x's type cannot hold.
+        random_() draws from 0 to a limit. For an integer type, the limit is its largest number. For a float type, the
+        limit is the largest number up to which the type holds all whole numbers. Raises ValueError for numbers that x's
+        type cannot hold.
 
         Example:
             >>> mn.zeros(2).random_(7, 8)
@@ -256,7 +257,7 @@ class Assigning(InPlace, Generic[TensorT]):
 
 
 def _whole_numbers(kind: Any) -> int:
-    """Return the number, at most 2^63, below which the type holds every whole number."""
+    """Return the largest number up to 2^63 such that the type holds every smaller whole number."""
     if not dtypes.is_float(kind):
         return min(_limits(kind)[1] + 1, 2**63)
     return 2 ** {2: 11 if kind == dtypes.float16 else 8, 4: 24, 8: 53}[kind.itemsize]

@@ -1,4 +1,4 @@
-"""Methods that choose elements by place or by a mask, and that rearrange axes."""
+"""Methods that choose elements by index or by a mask, and methods that rearrange axes."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ ARGUMENTS = {
     "axis0": AXIS,
     "axis1": AXIS,
     "source": "the axes to move, one or several",
-    "destination": "their new positions, one for each",
-    "sizes": "the lengths; one may be -1, for the length that is left",
-    "other": "the Tensor with the shape wanted",
-    "size": "the shape wanted",
-    "dims": "the number of copies along each axis, counted from the last; 1 for missing axes",
-    "roll.dims": "the axes, one or several; None is the flattened tensor",
+    "destination": "the new position of each axis",
+    "sizes": "the lengths of the new axes; one may be -1, which is then computed from the others",
+    "other": "a Tensor that has the wanted shape",
+    "size": "the wanted shape",
+    "dims": "the number of copies along each axis; fewer numbers than axes apply to the last axes",
+    "roll.dims": "one or several axes; None moves elements of the flattened tensor",
     "split_sizes": "the lengths of the pieces",
-    "start": "the first place; negative numbers count from the end",
-    "length": "the number of places",
-    "index": "integers, the places along `dim`",
-    "select.index": "the place; negative numbers count from the end",
-    "index_select.index": "a vector of integers, the places along `dim`",
-    "take_along_dim.indices": "integers, the places along `dim`",
+    "start": "the first index; negative numbers count from the end",
+    "length": "the number of elements to keep along `dim`",
+    "index": "integers, the indices along `dim`",
+    "select.index": "the index; negative numbers count from the end",
+    "index_select.index": "a vector of integers, the indices along `dim`",
+    "take_along_dim.indices": "integers, the indices along `dim`",
     "take_along_dim.dim": "an axis; None is the flattened tensor",
-    "shifts": "the number of places to move, one for each of `dims`",
-    "repeats": "the number of repeats, one number or a vector with one for each place; None takes the numbers from x",
+    "shifts": "how far the elements move, a number for each of `dims`",
+    "repeats": "the number of repeats: one number, or a number for each index; None takes the numbers from x",
     "repeat_interleave.dim": "an axis; None is the flattened tensor",
-    "output_size": "accepted but ignored: the length is counted",
-    "mask": "a bool Tensor; the two broadcast",
-    "as_tuple": "True returns one vector of places for each axis, False one matrix with a row for each element",
+    "output_size": "accepted but ignored, because the length is always computed",
+    "mask": "a bool Tensor that broadcasts with x",
+    "as_tuple": "True returns a vector of indices for each axis, False a matrix with a row for each element",
     "count_nonzero.dim": "an axis or several; None is all",
-    "indices_or_sections": "the number of pieces, or the places where they end: a list or a Tensor of integers",
-    "indices": "the places where pieces end, by name",
-    "sections": "the number of pieces, by name",
+    "indices_or_sections": "the number of pieces, or a list or Tensor with the indices where pieces end",
+    "indices": "the indices where pieces end, as a keyword",
+    "sections": "the number of pieces, as a keyword",
     "dimension": AXIS,
     "unfold.size": "the number of elements in a window",
     "step": "the distance to the next window, at least 1",
@@ -60,13 +60,13 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # Axes
 
     def t(self) -> TensorT:
-        """Return the transposed matrix; a vector or a single number stays unchanged."""
+        """Return the transposed matrix. A vector or a single number does not change."""
         if self.ndim > 2:
             raise ValueError(f"t: x has shape {self.shape}; expected at most 2 axes; use x.mT or x.transpose(i, j)")
         return self.permute(*reversed(range(self.ndim)))
 
     def swapaxes(self, axis0: int, axis1: int) -> TensorT:
-        """Swap axes axis0 and axis1: a view.
+        """Swap axes axis0 and axis1. The result is a view.
 
         Example:
             >>> mn.zeros(2, 3).swapaxes(0, 1).shape
@@ -79,7 +79,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def movedim(self, source: Any, destination: Any) -> TensorT:
         """Move axis source[i] to position destination[i]; the other axes keep their order.
 
-        Raises ValueError unless both name the same number of axes, each axis only once.
+        Raises ValueError if source and destination have different lengths, or if one of them names an axis twice.
 
         Example:
             >>> mn.zeros(2, 3, 4).movedim(0, 2).shape
@@ -101,7 +101,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     moveaxis = movedim
 
     def unflatten(self, dim: int, sizes: Any) -> TensorT:
-        """Split axis `dim` into several axes of these sizes; one of them may be -1.
+        """Split axis `dim` into several axes of these sizes. One size may be -1.
 
         Raises ValueError if the product of the sizes is not the length of the axis.
 
@@ -151,9 +151,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.flip(0)
 
     def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into pieces of these sizes, which are views.
+        """Split x along `dim` into views of these sizes.
 
-        Raises ValueError for sizes that do not add up to the axis.
+        Raises ValueError if the sizes do not add up to the length of the axis.
 
         Example:
             >>> mn.arange(5).split_with_sizes((2, 3))
@@ -164,8 +164,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def tensor_split(
         self, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
     ) -> tuple[TensorT, ...]:
-        """Split x along `dim` into views of nearly equal length, the longer ones first, or split it at the given
-        places.
+        """Split x along `dim` into views of nearly equal length, or at the given indices. Longer views come first.
 
         Raises ValueError for fewer than 1 piece.
 
@@ -192,10 +191,10 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # By place
 
     def unfold(self, dimension: int, size: int, step: int) -> TensorT:
-        """y[..., i, ..., j] = x[..., i * step + j, ...]: the windows along an axis, with their elements along the last
-        axis.
+        """y[..., i, ..., j] = x[..., i * step + j, ...]: element j of window i along an axis.
 
-        The result is a copy; in PyTorch it is a view. Raises ValueError for a window longer than the axis.
+        The elements of each window are along the last axis of y. The result is a copy, while PyTorch's is a view.
+        Raises ValueError for a window longer than the axis.
 
         Example:
             >>> mn.arange(5).unfold(0, size=3, step=2)
@@ -218,9 +217,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return windows if self.ndim else windows.reshape(size)
 
     def narrow(self, dim: int, start: int, length: int) -> TensorT:
-        """x[start : start + length] along `dim`: a view.
+        """Return x[start : start + length] along `dim`, as a view.
 
-        Raises ValueError for places outside the axis.
+        Raises ValueError if start or start + length is outside the axis.
 
         Example:
             >>> mn.arange(5).narrow(0, 1, 3)
@@ -234,7 +233,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis, slice(first, first + length))]
 
     def select(self, dim: int, index: int) -> TensorT:
-        """x[index] along `dim`, without that axis: a view.
+        """Return x[index] along `dim`, as a view without this axis.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).select(1, 0)
@@ -243,7 +242,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("select", dim, self), int(index))]
 
     def index_select(self, dim: int, index: Any) -> TensorT:
-        """Return the slices at the places `index` along `dim`: a copy.
+        """Return a copy of the slices of x whose indices along `dim` are in `index`.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).index_select(1, mn.tensor([1, 1, 0]))
@@ -260,7 +259,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self[(*(slice(None),) * axis_of("index_select", dim, self), index.reshape(-1).array)]
 
     def take_along_dim(self, indices: Any, dim: int | None = None) -> TensorT:
-        """Like gather(), but indices broadcast to x along the other axes; dim=None takes from the flattened tensor.
+        """Do the same as gather(), but broadcast `indices` to x along the other axes. dim=None flattens x first.
 
         Example:
             >>> x = mn.tensor([[3, 1], [2, 4]])
@@ -278,7 +277,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.expand(ours).gather(axis, indices.expand(theirs))
 
     def roll(self, shifts: Any, dims: Any = None) -> TensorT:
-        """y[(i + shifts) mod n] = x[i] along `dims`: elements that leave at the end come back at the start.
+        """y[(i + shifts) mod n] = x[i] along `dims`: elements that are moved past the end come back at the start.
 
         Example:
             >>> mn.arange(5).roll(2)
@@ -303,7 +302,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     ) -> TensorT:  # fmt: skip
         """Repeat each element `repeats` times along `dim`, or in the flattened tensor if dim is None.
 
-        If `repeats` is missing, x holds the counts: the result contains the number i as often as x[i] says.
+        If `repeats` is missing, x holds the counts: the result contains the number i x[i] times.
 
         Example:
             >>> mn.tensor([7, 8]).repeat_interleave(2)
@@ -324,15 +323,16 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     # By a mask
 
     def masked_select(self, mask: Any) -> TensorT:
-        """Return a vector of the elements where the mask is True; x and the mask broadcast."""
+        """Return a vector of the elements where the mask is True. x and the mask are broadcast to one shape."""
         if mask.dtype != dtypes.bool:
             raise TypeError(f"masked_select: mask is {mask.dtype}; expected bool; compare first, as in x > 0")
         shape = np.broadcast_shapes(self.shape, mask.shape)
         return self.expand(shape)[mask.expand(shape)]
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
-        """Return the indices of the elements that are not 0: a row for each element, or with as_tuple=True a vector for
-        each axis.
+        """Return the indices of the elements that are not 0, with a row for each element.
+
+        With as_tuple=True, return a vector for each axis.
         """
         with devices.on_device_of(self.array):
             places = self.array.nonzero() if self.ndim else (np.zeros(int(bool(self.array)), np.int64),)
@@ -343,7 +343,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
             return self.from_array(devices.namespace(self.array).stack(places, 1))
 
     def argwhere(self) -> TensorT:
-        """Return the indices of the elements that are not 0, a row for each element."""
+        """Return the indices of the elements that are not 0, with a row for each element."""
         return self.nonzero()
 
     def count_nonzero(self, dim: Any = None) -> TensorT:

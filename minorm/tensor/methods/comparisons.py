@@ -1,4 +1,4 @@
-"""Comparisons and logic by name, and masked_fill and where."""
+"""Comparisons and logic as methods with names, masked_fill, and where."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARGUMENTS = OTHER | {
 
 @documented_methods(ARGUMENTS)
 class Comparing(Operators[TensorT], Generic[TensorT]):
-    """Methods that compare elements at the same place."""
+    """Methods that compare two tensors element by element."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, filled.to(self.array.dtype), self)
 
     def where(self, condition: Any, other: Any) -> TensorT:
-        """Elements of x where the condition is True, `other` elsewhere; all three broadcast.
+        """y = x where the condition is True, and `other` elsewhere. The three tensors are broadcast to one shape.
 
         Example:
             >>> x = mn.tensor([1.0, -2.0])

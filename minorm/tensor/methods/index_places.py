@@ -1,4 +1,4 @@
-"""Checks the places that indices name, and converts a list of indices and masks to places."""
+"""Checks that indices are inside x, and converts a list of indices and masks to indices for each axis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.support.argument_errors import kind_of
 
 
 def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = ValueError) -> None:
-    """Raise an error unless every index is from -n to n - 1; indices on a GPU are not checked."""
+    """Raise an error unless every index is from -n to n - 1. Indices on a GPU are not checked."""
     if not devices.is_host(index):  # the host would have to wait
         return
     outside = (index < -n) | (index >= n)
@@ -21,7 +21,7 @@ def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = 
 
 
 def places_of(operation: str, x: Any, indices: Any) -> dict[int, Any]:
-    """Map each axis from which an index selects to its places along that axis; a mask selects from all of its axes."""
+    """Return a dict from axes to indices along these axes. A mask gives indices for all of its axes."""
     if not isinstance(indices, (tuple, list)):
         raise TypeError(f"{operation}: indices is {kind_of(indices)}; expected a tuple with a Tensor for each axis")
     places: dict[int, Any] = {}

@@ -15,8 +15,8 @@ from minorm.tensor.methods.choosing import Choosing
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = {
-    "diagonal": "the number of the diagonal: 0 is the main one, positive numbers lie above it",
-    "offset": "the number of the diagonal: 0 is the main one, positive numbers lie above it",
+    "diagonal": "the number of the diagonal: 0 is the main diagonal, and positive numbers are diagonals above it",
+    "offset": "the number of the diagonal: 0 is the main diagonal, and positive numbers are diagonals above it",
     "dim1": "the axis of the rows",
     "dim2": "the axis of the columns",
 }
@@ -29,15 +29,21 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def tril(self, diagonal: int = 0) -> TensorT:
-        """The lower triangle of each matrix, with 0 above the diagonal; diagonal=1 is just above the main diagonal."""
+        """The lower triangle of each matrix, with 0 above the given diagonal.
+
+        diagonal=0 is the main diagonal, and diagonal=1 is the next one above the main diagonal.
+        """
         return _triangle("tril", self, diagonal, upper=False)
 
     def triu(self, diagonal: int = 0) -> TensorT:
-        """The upper triangle of each matrix, with 0 below the diagonal; diagonal=1 is just above the main diagonal."""
+        """The upper triangle of each matrix, with 0 below the given diagonal.
+
+        diagonal=0 is the main diagonal, and diagonal=1 is the next one above the main diagonal.
+        """
         return _triangle("triu", self, diagonal, upper=True)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
-        """x[i, i + offset] along the axes dim1 and dim2, as the last axis. It is a view, so changing it changes x.
+        """Return the elements x[i, i + offset] of the axes dim1 and dim2, along the last axis of a view.
 
         Example:
             >>> x = mn.tensor([[1, 2], [3, 4]])
@@ -59,7 +65,7 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         return diagonal.sum()
 
     def diag(self, diagonal: int = 0) -> TensorT:
-        """Return the diagonal of a matrix; for a vector, a matrix with the vector on its diagonal and 0 elsewhere."""
+        """Return the diagonal of a matrix; from a vector, make a matrix with this diagonal and 0 elsewhere."""
         if self.ndim == 2:
             taken: Any = self.diagonal(diagonal)
             return taken.clone()
@@ -70,8 +76,8 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorT:
         """Make a matrix of each row of x, with the row on a diagonal and 0 elsewhere.
 
-        The rows lie along the last axis of x, and the matrices along the axes dim1 and dim2 of the result. Raises
-        ValueError if the two axes are the same.
+        The rows are along the last axis of x, and the matrices are along the axes dim1 and dim2 of the result. Raises
+        ValueError if dim1 and dim2 are the same axis.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).diag_embed().tolist()

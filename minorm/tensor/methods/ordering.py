@@ -1,4 +1,4 @@
-"""Methods that depend on the order of elements: sorting, the largest elements, medians, quantiles, counts."""
+"""Methods that depend on the order of elements: sorting, the largest elements, medians, quantiles and counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minorm.tensor.shapes import TensorT
 
 
 class Ordered(NamedTuple, Generic[TensorT]):
-    """The result of sort, topk and median(dim): elements, and their original places."""
+    """The result of sort, topk and median(dim): elements, and their indices in x."""
 
     values: TensorT
     indices: TensorT
@@ -28,33 +28,33 @@ ARGUMENTS = AXES | {
     "dim": AXIS,
     "median.dim": "an axis; None is all elements",
     "quantile.dim": "an axis; None is all elements",
-    "unique.dim": "the axis whose slices to compare; None compares the elements",
-    "descending": "True puts the largest first",
+    "unique.dim": "the axis whose slices are compared; None compares elements",
+    "descending": "True sorts from the largest element to the smallest",
     "stable": "accepted but ignored: equal elements always keep their order",
     "k": "how many",
-    "largest": "True returns the largest, False the smallest",
+    "largest": "True returns the largest elements, False the smallest",
     "topk.sorted": "accepted but ignored: the result is always in order",
     "unique.sorted": "accepted but ignored: the result is always in order",
-    "q": "the share, 0 to 1: a number, or a vector, whose axis comes first in the result",
-    "interpolation": 'the value between two elements: "linear", "lower", "higher", "nearest" or "midpoint"',
-    "return_inverse": "True also returns the place of each element of x among the distinct ones",
-    "return_counts": "True also returns the count of each",
+    "q": "the share, from 0 to 1: a number, or a vector, which gives the result a new first axis",
+    "interpolation": 'how a value between two elements is found: "linear", "lower", "higher", "nearest" or "midpoint"',
+    "return_inverse": "True also returns, for each element of x, its index among the distinct elements",
+    "return_counts": "True also returns how often each distinct element occurs",
     "bins": "the number of parts",
     "min": "the beginning of the first part",
-    "max": "the end of the last part; if it equals min, both come from x",
-    "weights": "the weight of each element, a vector as long as x; None is 1",
+    "max": "the end of the last part; if it equals min, both are replaced by the extremes of x",
+    "weights": "the weight of each element: a vector as long as x; None means weights of 1",
     "minlength": "the minimum length of the result",
 }
 
 
 @documented_methods(ARGUMENTS)
 class Ordering(Reductions[TensorT], Generic[TensorT]):
-    """Sorted elements and counts."""
+    """Methods that sort or count elements."""
 
     __slots__ = ()
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> TensorT:  # noqa: ARG002
-        """Return the places that sort x along `dim`; equal elements keep their order. NaN counts as largest.
+        """Return the indices that sort x along `dim`. Equal elements keep their order. NaN counts as largest.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0]).argsort()
@@ -66,10 +66,9 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return reduction.TopPlaces.apply(self, count=self.shape[axis], axis=axis, largest=descending)
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Ordered[TensorT]:
-        """Return (values, indices): the sorted elements along `dim`, and their original places. Equal elements keep
-        their order.
+        """Return (values, indices): the sorted elements along `dim`, and their indices in x.
 
-        NaN counts as largest.
+        Equal elements keep their order. NaN counts as the largest number.
 
         Example:
             >>> values, indices = mn.tensor([3.0, 1.0, 2.0]).sort(descending=True)
@@ -80,7 +79,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(dim, places), places)
 
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Ordered[TensorT]:  # noqa: ARG002
-        """Return (values, indices): the k largest (or smallest) elements along `dim`, the best first, and their places.
+        """Return (values, indices): the k largest (or smallest) elements along `dim`, in order, and their indices in x.
 
         Raises ValueError for a k larger than the axis.
 
@@ -100,10 +99,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(axis, places), places)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """Return the middle element, or the lower of two middle ones, or NaN if x has a NaN. With `dim`, return
-        (values, indices).
+        """Return the middle element or, for an even number of elements, the lower of the two in the middle.
 
-        Raises ValueError if there are no elements.
+        With `dim`, return (values, indices) along this axis. The result is NaN if x has a NaN. Raises ValueError if
+        there are no elements.
 
         Example:
             >>> mn.tensor([3.0, 1.0, 2.0, 9.0]).median()
@@ -131,10 +130,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def quantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> TensorT:
-        """Return the value that is larger than a share q of the elements along `dim`, or of all elements if dim is
-        None.
+        """Return the value below which a share q of the elements along `dim` lies.
 
-        The result is NaN if an element is NaN. Raises ValueError for a q outside of 0 to 1, and for integers.
+        If dim is None, all elements of x count. The result is NaN if an element is NaN. Raises ValueError for a q
+        outside of 0 to 1, and for integers.
 
         Example:
             >>> mn.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.25)
@@ -172,8 +171,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
     def unique(
         self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None  # noqa: ARG002
     ) -> Any:  # fmt: skip
-        """Return the distinct elements in order. return_inverse adds the place of each element of x among them, and
-        return_counts adds how often each of them occurs.
+        """Return the distinct elements in order.
+
+        With return_inverse, also return the index of each element of x in this result. With return_counts, also return
+        how often each distinct element occurs in x.
 
         Example:
             >>> mn.tensor([3, 1, 3]).unique(return_counts=True)
@@ -190,7 +191,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return wanted if len(wanted) > 1 else values
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> TensorT:
-        """Count the elements in each of `bins` equal parts from min to max; other elements do not count.
+        """Count the elements in each of `bins` parts of equal width from min to max. Other elements do not count.
 
         Example:
             >>> mn.tensor([0.1, 0.6, 0.9, 5.0]).histc(bins=2, min=0, max=1)

@@ -1,4 +1,4 @@
-"""Functions of each element, and arithmetic by name. Arguments are PyTorch's."""
+"""Functions of each element, and arithmetic by name. The arguments are those of PyTorch."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ARGUMENTS = (
     | AXES
     | {
         "dim": "the axis along which the result sums to one",
-        "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" towards 0',
-        "min": "the lower bound, a number or a Tensor that broadcasts",
-        "max": "the upper bound, a number or a Tensor that broadcasts",
-        "end": "the result for weight 1, a number or a Tensor that broadcasts",
-        "weight": "the share of the way to end, a number or a Tensor that broadcasts",
+        "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" rounds towards 0',
+        "min": "the lower bound: a number, or a Tensor that broadcasts",
+        "max": "the upper bound: a number, or a Tensor that broadcasts",
+        "end": "the result if the weight is 1: a number, or a Tensor that broadcasts",
+        "weight": "how far the result is on the way to `end`, from 0 to 1: a number, or a Tensor that broadcasts",
         "tensor1": "a Tensor that broadcasts",
         "tensor2": "a Tensor that broadcasts",
-        "value": "the factor of their product or quotient",
+        "value": "the factor of the product or quotient of tensor1 and tensor2",
         "decimals": "the number of digits after the point; a negative number rounds to tens, hundreds ...",
         "nan": "the number that replaces NaN",
         "posinf": "the number that replaces infinity; None is the largest number of x's type",
@@ -40,7 +40,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Generic[TensorT]):
-    """Methods that compute each element of the result from the elements at the same place."""
+    """Methods that compute each element of the result from the elements with the same index."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return self * other
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> TensorT:
-        """x / other; rounding_mode "floor" rounds the quotient down, "trunc" rounds it towards 0.
+        """x / other. rounding_mode "floor" rounds the quotient down, and "trunc" rounds it towards 0.
 
         Raises ValueError for another mode, and ZeroDivisionError for a rounded division by an integer 0.
 
@@ -117,7 +117,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return Remainder.apply(*operands("fmod", self, other), truncated=True)
 
     def square(self) -> TensorT:
-        """x * x; bools give integers."""
+        """x * x; the result is an integer if x is a bool."""
         x: Any = self
         x = x.long() if x.dtype == dtypes.bool else x
         return x * x
@@ -166,11 +166,11 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return self + tensor1 / tensor2 * value
 
     def maximum(self, other: Any) -> TensorT:
-        """The larger element of each pair; NaN if either element is NaN."""
+        """The larger element of each pair. The result is NaN if either element is NaN."""
         return elementwise.Maximum.apply(*operands("maximum", self, other))
 
     def minimum(self, other: Any) -> TensorT:
-        """The smaller element of each pair; NaN if either element is NaN."""
+        """The smaller element of each pair. The result is NaN if either element is NaN."""
         return elementwise.Minimum.apply(*operands("minimum", self, other))
 
     # Functions of one number
@@ -187,11 +187,11 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
     arctan = atan
 
     def log1p(self) -> TensorT:
-        """log(1 + x), which keeps its digits for small x too."""
+        """log(1 + x), which is accurate for small x too."""
         return elementary.Log1p.apply(as_float(self))
 
     def expm1(self) -> TensorT:
-        """e^x - 1, which keeps its digits for small x too."""
+        """e^x - 1, which is accurate for small x too."""
         return elementary.Expm1.apply(as_float(self))
 
     def tanh(self) -> TensorT:
@@ -203,13 +203,13 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Sigmoid.apply(as_float(self))
 
     def relu(self) -> TensorT:
-        """max(x, 0); the slope at 0 is 0, and NaN stays NaN."""
+        """max(x, 0). The slope at 0 is 0, and NaN stays NaN."""
         if not dtypes.is_float(self.array.dtype):
             return self.clip(0)
         return activation.Relu.apply(self)
 
     def softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """exp(x) / sum exp(x), where the sum is along `dim`; `dtype` converts x first.
+        """exp(x) / sum exp(x), where the sum is along `dim`. If `dtype` is given, x is first converted to it.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).softmax(0)
@@ -220,7 +220,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Softmax.apply(_cast(self, dtype), axis=_axis("softmax", dim, self))
 
     def log_softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """x - log sum exp(x), where the sum is along `dim`; `dtype` converts x first.
+        """x - log sum exp(x), where the sum is along `dim`. If `dtype` is given, x is first converted to it.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).log_softmax(0)
@@ -243,7 +243,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return 2 ** as_float(self)
 
     def sinh(self) -> TensorT:
-        """The hyperbolic sine, (e^x - e^-x) / 2, computed with expm1, so it keeps its digits for small x too."""
+        """The hyperbolic sine: (e^x - e^-x) / 2. It is computed with expm1, so it is accurate for small x too."""
         x = as_float(self)
         return (elementary.Expm1.apply(x) - elementary.Expm1.apply(-x)) / 2
 
@@ -267,7 +267,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return _rounded(self, "trunc")
 
     def round(self, *, decimals: int = 0) -> TensorT:
-        """Round to the nearest integer, ties to even; `decimals` keeps that many digits after the point."""
+        """Round to the nearest integer, and ties to even. `decimals` is the number of digits kept after the point."""
         if decimals == 0:
             return _rounded(self, "rint")
         scale = 10.0 ** abs(decimals)

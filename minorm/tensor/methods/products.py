@@ -1,4 +1,4 @@
-"""Products of vectors and matrices by name: each checks the number of axes, and then computes x @ y."""
+"""Products of vectors and matrices. Each method checks the number of axes, and then computes x @ y."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ ARGUMENTS = {
     "vec": "a vector as long as a row of x",
     "vec2": "a vector",
     "mat2": "a matrix with one row for each column of x",
-    "bmm.mat2": "a stack of the same length; its matrices have one row for each column of x's",
+    "bmm.mat2": "a stack as long as x, whose matrices have a row for each column of x's matrices",
     "mat1": "a matrix",
     "addmm.mat2": "a matrix with one row for each column of mat1",
     "batch1": "a stack of matrices",
-    "batch2": "a stack of the same length; its matrices have one row for each column of batch1's",
-    "beta": "the factor of x; with 0, x is not read",
+    "batch2": "a stack as long as batch1, whose matrices have a row for each column of batch1's matrices",
+    "beta": "the factor of x; if it is 0, x is not read",
     "alpha": "the factor of the product",
 }
 
 
 @documented_methods(ARGUMENTS)
 class Products(Operators[TensorT], Generic[TensorT]):
-    """dot, mv, mm, bmm, outer."""
+    """The methods dot, mv, mm, bmm, outer, addmm and baddbmm."""
 
     __slots__ = ()
 
     def dot(self, tensor: Any) -> TensorT:
-        """sum of x[i] * tensor[i] over two vectors of one length."""
+        """The sum of x[i] * tensor[i] over two vectors of equal length."""
         return _product("dot", self, tensor, 1, 1)
 
     def mv(self, vec: Any) -> TensorT:
@@ -42,7 +42,7 @@ class Products(Operators[TensorT], Generic[TensorT]):
         return _product("mm", self, mat2, 2, 2)
 
     def bmm(self, mat2: Any) -> TensorT:
-        """x[i] @ mat2[i] for each matrix of two stacks of one length."""
+        """y[i] = x[i] @ mat2[i] for two stacks with equally many matrices."""
         if self.ndim == 3 and getattr(mat2, "ndim", 0) == 3 and self.shape[0] != mat2.shape[0]:
             raise ValueError(f"bmm: x is {self.shape}, mat2 is {mat2.shape}; expected as many matrices in both")
         return _product("bmm", self, mat2, 3, 3)

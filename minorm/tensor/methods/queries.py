@@ -26,27 +26,27 @@ ARGUMENTS = (
         "dim": "an axis; None is all",
         "other": "a Tensor",
         "is_contiguous.memory_format": "the order to check for; None is row-major order",
-        "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep it",
+        "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep x's order",
         "contiguous.memory_format": "minorm.channels_last for images with channels last, channels_last_3d for "
         "volumes; None is row-major order, preserve_format keeps it",
         "pin_memory.device": "accepted but ignored",
         "rtol": "the allowed difference, as a share of |other|",
         "atol": "the allowed difference that is added to it",
         "equal_nan": "True treats NaN as equal to NaN",
-        "type.dtype": "an element type, or a constructor such as minorm.FloatTensor; None asks for x's type",
+        "type.dtype": "an element type, or a constructor such as minorm.FloatTensor; None returns the name of x's type",
         "data": "numbers, nested lists, an array or a Tensor",
         "fill_value": "the value of each element",
         "dtype": "the element type; None is x's type",
         "device": 'the device of the result, "cpu" or "cuda"; None is x\'s device',
         "requires_grad_.requires_grad": "True lets backward() leave a gradient in x.grad",
-        "hook": "a function of the gradient, which returns another one, or None to keep it",
+        "hook": "a function of the gradient; it returns a new gradient, or None to keep the old one",
     }
 )
 
 
 @documented_methods(ARGUMENTS)
 class Queries(Operators[TensorT], Generic[TensorT]):
-    """Questions, conversions, and new Tensors of the same type on the same device."""
+    """Methods that tell about a Tensor or convert it, and that make new Tensors of the same type on the same device."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     @property
     def grad_fn(self) -> Any:
-        """The Function that computed x; None for a leaf."""
+        """The Function that computed x. It is None for a leaf."""
         return self.creator
 
     @property
@@ -86,12 +86,12 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.ndim
 
     def stride(self, dim: int | None = None) -> Any:
-        """Return the distance in memory between neighbours along each axis, or along `dim`, counted in elements."""
+        """Return how many elements apart neighbours along each axis, or along `dim`, are in memory."""
         steps = tuple(step // self.itemsize for step in self.array.strides)
         return steps if dim is None else steps[dim]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Are the elements in memory without gaps, in row-major order or in the order of memory_format?"""
+        """Return whether the elements lie in memory without gaps, in row-major order or in the order memory_format."""
         if memory_format is None:
             return bool(self.array.flags.c_contiguous)
         return lies_in(self.array, memory_format)
@@ -102,7 +102,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     @property
     def is_cpu(self) -> Any:
-        """Are the elements on the CPU?"""
+        """Whether the elements are on the CPU."""
         return devices.device_of(self.array) == "cpu"
 
     def get_device(self) -> Any:
@@ -115,7 +115,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.array.dtype.kind not in "ub"
 
     def is_complex(self) -> Any:
-        """Return False: there are no complex types."""
+        """Return False, because there are no complex types."""
         return False
 
     def is_same_size(self, other: Any) -> Any:
@@ -123,7 +123,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.shape == other.shape
 
     def pin_memory(self, device: Any = None) -> TensorT:  # noqa: ARG002
-        """Return x itself: memory is not pinned."""
+        """Return x itself. Memory is not pinned."""
         return self  # type: ignore[return-value]
 
     def equal(self, other: Any) -> bool:
@@ -143,7 +143,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return bool(close.all())
 
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> TensorT:
-        """|x - other| <= atol + rtol * |other|, element by element; an infinity is close only to itself.
+        """|x - other| <= atol + rtol * |other|, element by element. An infinity is close only to itself.
 
         Example:
             >>> mn.tensor([1.0, 1.0]).isclose(mn.tensor([1.001, 2.0]), rtol=0.01)
@@ -157,7 +157,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
             return close | ((x != x) & (y != y)) if equal_nan else close
 
     def __contains__(self, value: Any) -> bool:
-        """value in x: does any element equal the value?"""
+        """Return whether any element equals the value: `value in x`."""
         found: Any = compare("equal", self, value).any()
         return bool(found)
 
@@ -178,7 +178,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.to(other.dtype)
 
     def clone(self, *, memory_format: Any = None) -> TensorT:
-        """Return a copy with separate memory; gradients pass through. The copy is channels-last if self is."""
+        """Return a copy with separate memory. Gradients flow through the copy. It keeps a channels-last order."""
         ordered: Any = self if memory_format is None else self.contiguous(memory_format)
         if ordered is not self:
             return ordered
@@ -277,7 +277,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.new_full(shape_of("new_ones", size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
-        """Make a Tensor of shape `size`, by default of x's type and on x's device; minorm fills it with zeros.
+        """Make a Tensor of shape `size`, by default of x's type and on x's device. Its elements are 0 in minorm.
 
         Example:
             >>> mn.ones(1).new_empty(2).shape
@@ -293,12 +293,12 @@ class Queries(Operators[TensorT], Generic[TensorT]):
     # Gradients
 
     def requires_grad_(self, requires_grad: Any = True) -> TensorT:
-        """Set requires_grad of a leaf; returns self."""
+        """Set requires_grad of a leaf, and return the leaf."""
         self._set_requires_grad("requires_grad_", requires_grad)
         return self  # type: ignore[return-value]
 
     def _set_requires_grad(self, operation: str, requires_grad: Any) -> None:
-        """Set requires_grad; only a leaf's flag can be changed."""
+        """Set requires_grad. It can be changed only for a leaf."""
         if not isinstance(requires_grad, (bool, np.bool_)):
             raise TypeError(f"{operation}: requires_grad is {requires_grad!r}; expected a bool")
         if self.creator is not None:
@@ -324,5 +324,8 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self  # type: ignore[return-value]
 
     def register_hook(self, hook: Any) -> hooks.RemovableHandle:
-        """Call hook(gradient) when backward has x's gradient; a Tensor that the hook returns replaces the gradient."""
+        """Call hook(gradient) when backward has computed x's gradient.
+
+        If the hook returns a Tensor, this Tensor replaces the gradient.
+        """
         return hooks.register(self, hook)

@@ -15,22 +15,22 @@ from minorm.support.documented import documented_methods
 from minorm.tensor.shapes import Shapes, TensorT
 
 ARGUMENTS = DRAWN | {
-    "p": "one probability for all; None takes the probabilities from x",
-    "num_samples": "the number of places for each row",
-    "replacement": "True lets a place come more than once",
+    "p": "one probability for all elements; None takes the probabilities from x",
+    "num_samples": "the number of indices to draw for each row",
+    "replacement": "True allows an index to be drawn more than once",
 }
 
 
 @documented_methods(ARGUMENTS)
 class RandomDraws(Shapes[TensorT], Generic[TensorT]):
-    """bernoulli and multinomial."""
+    """The methods bernoulli and multinomial."""
 
     __slots__ = ()
 
     def bernoulli(self, p: float | None = None, *, generator: Any = None) -> TensorT:
-        """Draw 1 or 0 for each element: 1 has the probability x, or p if p is given. The result has x's type.
+        """Draw 1 or 0 for each element of x. The probability of 1 is p or, if p is None, the element of x.
 
-        Raises ValueError for probabilities outside of 0 to 1.
+        The result has x's type. Raises ValueError for probabilities outside of 0 to 1.
 
         Example:
             >>> mn.tensor([0.0, 1.0]).bernoulli()
@@ -44,11 +44,11 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
             return self.from_array(select.as_array(numbers < share).astype(self.array.dtype))
 
     def multinomial(self, num_samples: int, replacement: bool = False, *, generator: Any = None) -> TensorT:
-        """Draw `num_samples` places for each row of x; place i has probability x[i] / sum x.
+        """Draw `num_samples` indices for each row of x. Index i has the probability x[i] / sum x.
 
-        x holds weights of at least 0, in one row or several. With replacement=False no place repeats: the method takes
-        the places with the largest u^(1 / x), where u is a uniform draw. Raises ValueError unless enough weights are
-        above 0.
+        x holds weights of at least 0, in one row or several. With replacement=False no index is repeated: the method
+        takes the indices with the largest u^(1 / x), where u is a uniform draw. In this case, it raises ValueError if
+        fewer than `num_samples` weights are above 0.
 
         Example:
             >>> mn.tensor([0.0, 1.0]).multinomial(3, replacement=True)

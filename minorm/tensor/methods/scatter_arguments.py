@@ -24,7 +24,10 @@ def line_of_places(operation: str, index: Any, axes: int | None = 1) -> None:
 
 
 def to_write(operation: str, src: Any, value: Any) -> Any:
-    """Return src, or value if src is None. Raises TypeError unless exactly one is given, as a Tensor or a number."""
+    """Return src, or value if src is None.
+
+    Raises TypeError if both or none of them are given, or if the given one is neither a Tensor nor a number.
+    """
     if (src is None) == (value is None):
         both = "None" if src is None else "given"
         raise TypeError(f"{operation}: src and value are both {both}; expected one of them")
@@ -35,7 +38,10 @@ def to_write(operation: str, src: Any, value: Any) -> Any:
 
 
 def put_by(operation: str, x: Any, index: Any, src: Any, reduction: str) -> str:
-    """Return the Functions' name of the reduction; raise an error for an unknown one or for types that do not fit."""
+    """Return the name under which Functions know the reduction.
+
+    Raises ValueError for an unknown reduction, and TypeError for types that do not fit.
+    """
     if reduction not in REDUCTIONS:
         raise ValueError(f"{operation}: reduction is {reduction!r}; expected one of {', '.join(REDUCTIONS)}")
     line_of_places(operation, index, axes=None)
@@ -57,7 +63,7 @@ def check_slices(operation: str, x: Any, index: Any, source: Any) -> None:
 
 
 def check_fill(operation: str, index: Any, value: Any) -> None:
-    """Check the places and the single number that index_fill gets."""
+    """Check the indices and the single number that index_fill gets."""
     line_of_places(operation, index)
     if shape := np.shape(value.array if hasattr(value, "from_array") else value):
         raise ValueError(f"{operation}: value has shape {shape}; expected a number or a 0-d tensor")

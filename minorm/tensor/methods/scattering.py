@@ -1,4 +1,4 @@
-"""Methods that write elements to places of a copy: scatter, index_add, index_put, masked_scatter, and similar ones."""
+"""Methods that write elements to given indices of a copy of x: scatter, index_add, index_put, masked_scatter ..."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "m
 
 ARGUMENTS = {
     "dim": AXIS,
-    "index": "integers, the places along `dim`",
-    "source": "the elements to write, with x's axes",
-    "src": "the elements to write, a Tensor at least as long as index on every axis, of x's type",
-    "scatter.src": "the elements to write, a Tensor at least as long as index on every axis, or a number",
+    "index": "integers, the indices along `dim`",
+    "source": "the elements to write, with as many axes as x",
+    "src": "the elements to write: a Tensor of x's type, at least as long as index along every axis",
+    "scatter.src": "the elements to write: a Tensor at least as long as index along every axis, or a number",
     "value": "the number to write",
     "scatter.value": "a number to write, if src is None",
     "reduce": 'how to combine new elements with those of x: "add" or "multiply"; None replaces',
     "scatter_reduce.reduce": '"sum", "prod", "mean", "amax" or "amin"',
-    "include_self": "False leaves out x's elements at the places that get new ones",
-    "mask": "a bool Tensor; the two broadcast",
-    "masked_scatter.source": "the elements to write, of x's type, in order; at least one for each True",
-    "indices": "a Tensor of places for each axis, or a bool mask for one or several axes; None selects a whole axis",
-    "values": "the elements to write, of x's type; they broadcast to x[indices]",
-    "accumulate": "True adds them to x's elements, also if several go to one place",
+    "include_self": "False leaves out x's elements at indices that get new elements",
+    "mask": "a bool Tensor that broadcasts with x",
+    "masked_scatter.source": "the elements to write, in order: a Tensor of x's type, with an element for each True",
+    "indices": "a Tensor of indices for each axis, or a bool mask for one or several axes; None selects a whole axis",
+    "values": "the elements to write: a Tensor of x's type that broadcasts to x[indices]",
+    "accumulate": "True adds the values to x's elements, even if several values have the same index",
     "alpha": "the factor of source",
 }
 
 
 @documented_methods(ARGUMENTS)
 class Scattering(Operators[TensorT], Generic[TensorT]):
-    """Methods that write elements to places, or combine them with the elements there."""
+    """Methods that write elements to given indices, or combine the elements with those that are there."""
 
     __slots__ = ()
 
@@ -61,8 +61,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     ) -> TensorT:
         """y = x, but y[index[i, j], j] = src[i, j] for dim=0, and similarly for other axes.
 
-        If several elements go to one place, the last one counts, unless `reduce` combines them. Raises ValueError for
-        an index longer than src, and for places outside x.
+        If several elements have the same index, the last one is written, unless `reduce` combines them. Raises
+        ValueError if index is longer than src, and for indices outside x.
 
         Example:
             >>> mn.zeros(3).scatter(0, mn.tensor([2, 0]), mn.tensor([5.0, 6.0]))
@@ -81,8 +81,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def scatter_reduce(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> TensorT:
         """y = x, but y[index[i, j], j] is combined with src[i, j] for dim=0, and similarly for other axes.
 
-        Means of integers are rounded down. Equal extremes that go to the same place share the gradient. Raises
-        ValueError for places outside x.
+        Means of integers are rounded down. If several elements with the same index equal the maximum or minimum, they
+        share the gradient. Raises ValueError for indices outside x.
 
         Example:
             >>> x, index = mn.tensor([10.0, 20.0]), mn.tensor([0, 0])
@@ -157,9 +157,9 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return x.masked_fill(mask.reshape(-1, *(1,) * (self.ndim - axis - 1)), value)
 
     def masked_scatter(self, mask: Any, source: Any) -> TensorT:
-        """y = x, but with the elements of source, in order, where the mask is True.
+        """y = x where the mask is False. Where the mask is True, y has the elements of source in order.
 
-        Raises ValueError if source has fewer elements than the mask has places; on a GPU this is not checked.
+        Raises ValueError if source has fewer elements than the mask has True; on a GPU this is not checked.
 
         Example:
             >>> mn.zeros(4).masked_scatter(mn.tensor([True, False, True, False]), mn.tensor([5.0, 6.0]))
@@ -185,10 +185,10 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         return elementwise.Where.apply(mask, source.reshape(-1)[order].reshape(shape), x)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> TensorT:
-        """y = x, but y[indices] = values. If several values go to one place, the last one counts.
+        """y = x, but y[indices] = values. If several values have the same index, the last one is written.
 
-        accumulate=True adds all values to x instead. Raises ValueError for values that do not broadcast to x[indices],
-        and IndexError for places outside x.
+        With accumulate=True, all values are added to x[indices]. Raises ValueError for values that do not broadcast to
+        x[indices], and IndexError for indices outside x.
 
         Example:
             >>> rows, columns = mn.tensor([0, 0]), mn.tensor([1, 1])
@@ -202,7 +202,10 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
 
 
 def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction: str) -> Any:
-    """Return x with src[i, j] written to, or combined with, x[index[i, j], j] for dim=0; similarly for other axes."""
+    """Return a copy of x in which src[i, j] is written to, or combined with, x[index[i, j], j].
+
+    The formula is for dim=0. It is similar for other axes.
+    """
     kind = put_by(operation, x, index, src, reduction)
     if x.ndim == 0 and dim in (0, -1):
         flat = put_along(operation, x.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduction)
@@ -224,7 +227,7 @@ def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction:
 
 
 def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) -> Any:
-    """Return x with `values` written to, or added to, x[indices], by NumPy's rules for index arrays."""
+    """Return a copy of x in which `values` are written to, or added to, x[indices]. NumPy's rules for indices hold."""
     kind = getattr(values, "dtype", None)
     if kind != x.dtype or not hasattr(values, "from_array"):
         raise TypeError(
@@ -250,7 +253,7 @@ def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) ->
 
 
 def _together(operation: str, *tensors: Any, error: type[Exception]) -> tuple[int, ...]:
-    """Return the shape to which the tensors broadcast."""
+    """Return the common shape to which the tensors can be broadcast."""
     try:
         return np.broadcast_shapes(*[x.shape for x in tensors])
     except ValueError:
@@ -259,7 +262,7 @@ def _together(operation: str, *tensors: Any, error: type[Exception]) -> tuple[in
 
 
 def _repeated(number: Any, x: Any, shape: tuple[int, ...]) -> Any:
-    """Return a number in x's type and on x's device, expanded to that shape."""
+    """Return a Tensor of this shape, on x's device and of x's type, with all elements equal to the number."""
     return x.from_array(devices.scalar(number, x.array.dtype, x.array)).expand(shape)
 
 
@@ -273,7 +276,7 @@ def _neutral(reduce: str, kind: Any) -> Any:
 
 
 def _mean(total: Any, x: Any, dim: int, index: Any, include_self: bool) -> Any:
-    """Divide the total by the number of elements at each place; include_self=True counts x's element too."""
+    """Divide each total by its number of elements. With include_self=True, x's own element counts too."""
     ones = _repeated(1, x, x.shape)
     start = ones if include_self else ones.scatter(dim, index, value=0)
     count = put_along("scatter_reduce", start, dim, index, _repeated(1, x, index.shape), "add")

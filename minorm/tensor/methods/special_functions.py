@@ -13,14 +13,14 @@ from minorm.tensor.operators import Operators, as_float
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = OTHER | {
-    "eps": "clips x to eps ... 1 - eps first, so that the result is finite; None does not clip",
-    "atan2.other": "the other coordinate, a number or a Tensor; the two broadcast",
+    "eps": "x is first clipped to eps ... 1 - eps, so that the result is finite; None does not clip",
+    "atan2.other": "the horizontal coordinate: a number, or a Tensor that broadcasts with x",
 }
 
 
 @documented_methods(ARGUMENTS)
 class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
-    """Functions of each element; integers give floats."""
+    """Functions of each element. If x has integers, the result has floats."""
 
     __slots__ = ()
 
@@ -33,11 +33,11 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return 1 - Erf.apply(as_float(self))
 
     def erfinv(self) -> TensorT:
-        """The number whose erf is x; infinite where x is -1 or 1, and NaN beyond."""
+        """The number whose erf is x. It is infinite where x is -1 or 1, and NaN outside of -1 to 1."""
         return ErfInv.apply(as_float(self))
 
     def logit(self, eps: float | None = None) -> TensorT:
-        """log(x / (1 - x)), the inverse of sigmoid; NaN outside of 0 to 1, unless eps clips x.
+        """log(x / (1 - x)), the inverse of sigmoid. It is NaN where x is outside of 0 to 1, unless eps clips x.
 
         Example:
             >>> mn.tensor([0.5, 1.0]).logit(eps=0.1)
@@ -46,7 +46,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return elementary.Logit.apply(as_float(self), eps=eps)
 
     def atan2(self, other: Any) -> TensorT:
-        """The angle in radians, -pi to pi, of the point (other, x), which is `other` to the right and x upwards.
+        """The angle in radians, from -pi to pi, of the point `other` to the right of the origin and x above it.
 
         Example:
             >>> mn.tensor([1.0, -1.0]).atan2(mn.tensor([-1.0, -1.0]))
@@ -66,7 +66,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return elementary.LogAddExp.apply(*operands("logaddexp", self, other, real=True))
 
     def xlogy(self, other: Any) -> TensorT:
-        """x * log(other), but 0 where x is 0, as in p * log(p), and NaN where other is NaN.
+        """x * log(other). The result is 0 where x is 0 (as for p * log(p)), and NaN where other is NaN.
 
         Example:
             >>> mn.tensor([0.0, 2.0]).xlogy(mn.tensor([0.0, 1.0]))

@@ -1,4 +1,4 @@
-"""Products, norms and logarithms of sums over axes; running sums and products along an axis."""
+"""Methods for products, norms and logarithms of sums over axes, and for running sums and products along an axis."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ARGUMENTS = (
         "diff.dim": AXIS,
         "n": "the number of times to take differences",
         "prepend": "elements to put before x, of x's shape except along `dim`",
-        "append": "elements to put behind x, of x's shape except along `dim`",
+        "append": "elements to put after x, of x's shape except along `dim`",
         "cumsum.dim": AXIS,
         "cumprod.dim": AXIS,
         "p": (
-            'a number, of which 2 is the length, 1 the sum of sizes, 0 how many are not 0; "fro" is 2, infinity the '
-            "largest |x|, minus infinity the smallest"
+            'the exponent: 2 or "fro" gives the length, 1 the sum of |x|, 0 the number of nonzero elements, infinity '
+            "the largest |x|, minus infinity the smallest |x|"
         ),
     }
 )
@@ -40,7 +40,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def prod(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the product over `dim`, or of all elements if dim is None; integers give int64.
+        """Return the product over `dim`, or of all elements if dim is None. Products of integers are int64.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).prod(dim=1)
@@ -50,7 +50,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.Prod.apply(x, axes=reduced_axes("prod", dim, self), keepdims=keepdim)
 
     def nansum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the sum over `dim` without elements that are NaN, or 0 if no element is left.
+        """Return the sum over `dim` of the elements that are not NaN. If all elements are NaN, the sum is 0.
 
         Example:
             >>> mn.tensor([1.0, float("nan"), 3.0]).nansum()
@@ -59,7 +59,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return _without_nan(self).sum(dim, keepdim, dtype=dtype)
 
     def nanmean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the mean over `dim` without elements that are NaN, or NaN if no element is left.
+        """Return the mean over `dim` of the elements that are not NaN. If all elements are NaN, the mean is NaN.
 
         Raises TypeError for integers.
 
@@ -86,7 +86,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.LogSumExp.apply(as_float(self), axes=reduced_axes("logsumexp", dim, self), keepdims=keepdim)
 
     def cumsum(self, dim: int, *, dtype: Any = None) -> TensorT:
-        """y[i] = x[0] + ... + x[i] along `dim`; integers give int64.
+        """y[i] = x[0] + ... + x[i] along `dim`. Sums of integers are int64.
 
         Example:
             >>> mn.tensor([1.0, 2.0, 3.0]).cumsum(0)
@@ -98,7 +98,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.CumSum.apply(x, axis=axis_of("cumsum", dim, self), exclusive=False, reverse=False)
 
     def cumprod(self, dim: int, *, dtype: Any = None) -> TensorT:
-        """y[i] = x[0] * ... * x[i] along `dim`; integers give int64.
+        """y[i] = x[0] * ... * x[i] along `dim`. Products of integers are int64.
 
         Example:
             >>> mn.tensor([1.0, 2.0, 3.0]).cumprod(0)
@@ -110,7 +110,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         return reduction.CumProd.apply(x, axis=axis_of("cumprod", dim, self))
 
     def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> TensorT:
-        """y[i] = x[i + 1] - x[i] along `dim`, applied n times; for bools, y is True where neighbours differ.
+        """y[i] = x[i + 1] - x[i] along `dim`, repeated n times. For bools, y is True where neighbours differ.
 
         Example:
             >>> mn.tensor([1, 4, 9, 16]).diff()

@@ -1,7 +1,7 @@
 """Find out the size of a folder's pictures, whether they have colours, and whether mirroring changes their class.
 
-Only a sample is read, spread evenly over the training pictures. Broken pictures are skipped here; an error names them
-when the training reads them.
+Only a sample of the training pictures, spread evenly over them, is read. Broken pictures are skipped here. An error
+names a broken picture when the training reads this picture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIDES = {"left", "right"}
 
 
 def shorter_side(train: Subset) -> int | None:
-    """Return the median of the pictures' shorter sides, in pixels; None if no size can be read."""
+    """Return the median of the pictures' shorter sides, in pixels; return None if no size can be read."""
     sides = []
     for path in map(train.dataset.path, _sample(train, MEASURED)):
         try:
@@ -33,7 +33,7 @@ def shorter_side(train: Subset) -> int | None:
 
 
 def why_no_mirror(train: Subset) -> str:
-    """Return why a mirrored picture may no longer belong to its class; "" if nothing speaks against mirroring.
+    """Return why a mirrored picture may no longer belong to its class; return "" if mirroring seems harmless.
 
     Writing reads from left to right, and grey pictures are often writing, drawings or scans.
     """
@@ -49,7 +49,7 @@ def why_no_mirror(train: Subset) -> str:
 
 
 def _spreads(train: Subset) -> Iterator[float]:
-    """Yield, for each picture of a sample, how much its channels differ, averaged over its pixels."""
+    """Yield the mean difference between the channels for each picture of a sample."""
     folder: ImageFolder = train.dataset
     for index in _sample(train, DECODED):
         try:

@@ -1,9 +1,9 @@
-"""Choose the settings that you leave open, so that they fit your own images, and give the reason for each choice.
+"""Choose settings that you do not give, so that they fit your own images, and say why each one was chosen.
 
-    epochs       enough for STEPS steps: few images are seen more often
+    epochs       enough epochs for STEPS steps, so that a few images are seen more often than many
     batch size   smaller for few images
-    image size   the largest of SIZES that half of the pictures have
-    transforms   large images are cropped at random, small ones are shifted; pictures in colour are mirrored
+    image size   the largest of SIZES such that half of the pictures are at least this large
+    transforms   random crops for large images, shifts for small images, and mirroring for pictures in colour
 
 The digits, MNIST, Fashion-MNIST and CIFAR-10 keep the settings of settings.py. Arrays are not transformed: they may be
 spectra or maps, and mirroring would change their meaning.
@@ -36,7 +36,7 @@ HFLIP = 0.5
 
 
 class Choice(NamedTuple):
-    """Settings, the reason for each setting that was chosen, and the (train, validation) datasets that they fit."""
+    """Settings, the reason for each setting that was chosen, and the (train, validation) datasets of these settings."""
 
     settings: Settings
     reasons: dict[str, str]
@@ -51,11 +51,11 @@ class Choice(NamedTuple):
     given="the settings that the user gave, by name; they stay as they are",
 )
 def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str | None = None, **given: Any) -> Choice:
-    """(settings, reasons, sets): Settings for these images, the reasons for them, and the (train, validation) datasets.
+    """Return (settings, reasons, sets): Settings for these images, the reasons, and (train, validation) datasets.
 
-    For your own images (data="folder" or data="numpy") epochs and batch_size depend on the number of images. For a
-    folder image_size, hflip, crop_padding and crop_scale depend on how the pictures look. ValueError for a setting
-    outside its range.
+    For your own images (data="folder" or data="numpy"), epochs and batch_size depend on the number of images. For a
+    folder, image_size, hflip, crop_padding and crop_scale depend on what the pictures look like. Raises ValueError for
+    a setting outside its range.
 
     Example:
         >>> import os, tempfile
@@ -89,23 +89,29 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
 
 
 def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a file of weights contains, without a model that is code: the user must name that."""
+    """Return the settings in a file of weights.
+
+    The model is left out if it is code, because the user must name code.
+    """
     found = Pretrained.read(init)
     model = {} if found.model is None or is_file(found.model) else {"model": found.model}
     return {**model, **found.form(given.get("data", USUAL_DATA))}
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
-    """Return the epochs for STEPS steps (at least LEAST_EPOCHS, at most MOST_EPOCHS), and their steps in words."""
+    """Return how many epochs have about STEPS steps, and their number of steps in words.
+
+    The number of epochs is from LEAST_EPOCHS to MOST_EPOCHS.
+    """
     steps = max(1, -(-(images // batch_size) // accumulate))  # in an epoch; only whole batches are used
     epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, -(-STEPS // steps)))
     return epochs, f"{epochs * steps:,} steps"
 
 
 def _batch_size(images: int) -> tuple[int, str]:
-    """Return the batch size, which is SMALL_BATCH for few images and BATCH for many, and the reason.
+    """Return the batch size and the reason for it. The size is SMALL_BATCH for few images and BATCH for many images.
 
-    For very few images it is a power of two that gives about four batches.
+    For very few images, the size is a power of two that gives about four batches.
     """
     few = images < FEW
     usual = SMALL_BATCH if few else BATCH
@@ -115,7 +121,7 @@ def _batch_size(images: int) -> tuple[int, str]:
 
 
 def _by_appearance(train: Subset, image_size: int | None) -> Chosen:
-    """Return the size and transforms that fit the pictures; `image_size` is the user's size, None if not given."""
+    """Return the image size and transforms that fit the pictures. `image_size` is None if the user gave no size."""
     found, size = Chosen(), Settings.image_size if image_size is None else image_size
     if image_size is None and (side := appearance.shorter_side(train)) is not None:
         size = max((size for size in SIZES if size <= side), default=SIZES[0])

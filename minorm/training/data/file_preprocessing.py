@@ -1,6 +1,6 @@
 """Read and write the classes and the scaling of pixels in an ONNX file's metadata.
 
-Files of Ultralytics are read as well: `names`, as `{0: 'cat', 1: 'dog'}`, and `imgsz`, as `[224, 224]`.
+Files of Ultralytics are read too. They have `names`, such as `{0: 'cat', 1: 'dog'}`, and `imgsz`, such as `[224, 224]`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LONGEST = 1 << 20  # characters of an entry that is read as a Python literal
 
 
 def description(found: Preprocessing) -> dict[str, str]:
-    """Return classes and preprocessing as entries of an ONNX file's metadata; `read` is the inverse."""
+    """Return classes and preprocessing as entries of an ONNX file's metadata. `read` reads these entries."""
     scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
     return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
 
 
 def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
-    """Read the entries that `description` wrote; None if they are missing or malformed."""
+    """Read the entries that `description` wrote; return None if they are missing or malformed."""
     try:
         found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
         Normalize(found.mean, found.std)
@@ -39,9 +39,11 @@ def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
 
 
 def of_input(model: Any) -> Preprocessing | None:
-    """Return the defaults for a model without a description: pixels from 0 to 1, its input's size, numbered classes.
+    """Return the defaults for a model whose file has no description.
 
-    If the metadata has names of classes, they are used. If height and width of the input are free, the entry `imgsz`
+    Pixels are from 0 to 1, images have the size of the model's input, and classes are numbered.
+
+    If the metadata has names of classes, these are used. If height and width of the input are free, the entry `imgsz`
     may give them.
     """
     shape = model.inputs[0].shape if model.inputs else None
@@ -58,7 +60,7 @@ def of_input(model: Any) -> Preprocessing | None:
 
 
 def classes(metadata: Mapping[str, Any]) -> list[str]:
-    """Return the names of the classes; an empty list if the file has no names, or malformed ones."""
+    """Return the names of the classes; return an empty list if the names are missing or malformed."""
     try:
         found = json.loads(metadata.get(CLASSES, "[]"))
     except (TypeError, ValueError, RecursionError):
@@ -70,7 +72,7 @@ def classes(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _literal(metadata: Mapping[str, Any], key: str) -> Any:
-    """Return an entry that is a Python literal, read without running code; None if there is no such entry."""
+    """Return an entry that is a Python literal, read without running code; return None if there is no such entry."""
     text = metadata.get(key)
     if not isinstance(text, str) or len(text) > LONGEST:
         return None

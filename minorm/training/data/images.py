@@ -1,10 +1,10 @@
-"""Describe the images of a run in its checkpoint: number, digest and file names of each part, and the images' path.
+"""Describe the images of a run in its checkpoint: the number, digest and file names of each part, and the path.
 
-The digest of arrays covers their bytes. The digest of a folder of pictures covers the files' names, labels and sizes,
-as decoding 100,000 pictures would take minutes. For other datasets only the number is known.
+The digest of arrays covers their bytes. The digest of a folder of pictures covers only the files' names, labels and
+sizes, because decoding 100,000 pictures would take minutes. For other datasets only the number is known.
 
-The names let a run keep its split when its folder has grown: old pictures stay in their part. A fifth of the new
-pictures of each class is drawn for validation, as at the start.
+Because of the names, a run keeps its split if its folder has grown: old pictures stay in their part. A fifth of the new
+pictures of each class is drawn for validation, as when the run began.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMED = 3  # files, in a sentence
 
 
 def known(sets: Any, path: str | None = None) -> Known:
-    """Describe the training images and the validation images; `path` is where they are."""
+    """Describe the training images and the validation images; `path` is the path of the images."""
     found: Known = {part: _known(images) for part, images in zip(PARTS, sets, strict=True)}
     return found if path is None else {**found, PATH: path}
 
@@ -41,7 +41,7 @@ def _known(dataset: Any) -> dict[str, Any]:
 
 
 def digest(dataset: Any) -> str | None:
-    """Return the SHA-256 of the dataset's contents; None if only reading all of it could give one."""
+    """Return the SHA-256 of the dataset's contents; return None if this would need to read every sample."""
     found = hashlib.sha256()
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if isinstance(inner, ImageFolder):
@@ -57,12 +57,12 @@ def digest(dataset: Any) -> str | None:
 
 
 def packed(names: list[str]) -> Any:
-    """Return the names of files as one array of bytes, so that a checkpoint states the memory that they take."""
+    """Return the names of files as one array of bytes. So a checkpoint's header says how much memory the names take."""
     return np.frombuffer(b"\0".join(map(os.fsencode, names)), np.uint8)
 
 
 def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of a part's files; None if the description has no names."""
+    """Return the names of a part's files; return None if the description has no names."""
     if FILES not in entry:
         return None
     raw = np.asarray(entry[FILES]).tobytes()
@@ -70,7 +70,10 @@ def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
 
 
 def known_before(found: Mapping[str, Any], now: Known) -> Known:
-    """Read the description of the images in a checkpoint; an older one has only its loader's number of images."""
+    """Read the description of the images in a checkpoint.
+
+    An older checkpoint has no description; the number of images is read from its loader's state.
+    """
     if "images" in found:
         return {part: entry(found["images"], part) for part in PARTS}
     train, validation = PARTS
@@ -78,12 +81,16 @@ def known_before(found: Mapping[str, Any], now: Known) -> Known:
 
 
 def entry(images: Mapping[str, Any], part: str) -> Any:
-    """Return a checkpoint's description of a part; None if the part is not described."""
+    """Return a checkpoint's description of a part; return None if the part is not described."""
     return images.get(part, images.get(OLD_NAMES.get(part, part)))
 
 
 def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> str | None:
-    """Return the path of the images of the run in `file`; FileNotFoundError if `needed` and no such path exists."""
+    """Return the path of the run's images.
+
+    Raises FileNotFoundError if `needed` is True and the path does not exist. The message names `file`, the run's
+    checkpoint.
+    """
     path: str | None = (images or {}).get(PATH)
     if needed and path is not None and not os.path.exists(path):
         raise FileNotFoundError(
@@ -94,7 +101,10 @@ def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> s
 
 
 def with_split_of_run(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
-    """Return the sets, split as when the run began if both are of one folder and that split is known."""
+    """Return the sets, split as when the run began.
+
+    If the sets are not parts of one folder, or the run's split is not known, they are returned unchanged.
+    """
     train, val = sets
     old = [unpacked(entry(images, part)) if images and entry(images, part) else None for part in PARTS]
     if None in old or not (isinstance(train, Subset) and isinstance(val, Subset)) or train.dataset is not val.dataset:
@@ -110,7 +120,10 @@ def with_split_of_run(images: Mapping[str, Any] | None, sets: Any, seed: int) ->
 
 
 def changes(before: Known, now: Known) -> list[str]:
-    """Return a sentence for each part that has changed, with names if known: `1,438 training images then, 1,500 now`"""
+    """Return a sentence for each part that has changed, such as `1,438 training images then, 1,500 now`.
+
+    The sentence has the names of added and removed files if they are known.
+    """
     said = []
     for part, name in zip(PARTS, ("training", "validation"), strict=True):
         old, new = before[part], now[part]
@@ -125,7 +138,7 @@ def changes(before: Known, now: Known) -> list[str]:
 
 
 def _moves(old: list[str] | None, new: list[str] | None) -> str:
-    """`2 added (a.png, b.png), 1 removed (c.png)`; "" if the names are the same or unknown."""
+    """Return `2 added (a.png, b.png), 1 removed (c.png)`, or "" if the names are the same or unknown."""
     if old is None or new is None:
         return ""
     added, removed = sorted({*new} - {*old}), sorted({*old} - {*new})
@@ -138,7 +151,7 @@ def _some(names: list[str]) -> str:
 
 
 def _names(dataset: Any) -> list[str] | None:
-    """Return the file names of a folder of pictures, or of a part of it; None for other datasets."""
+    """Return the file names of a folder of pictures, or of a part of the folder; return None for other datasets."""
     inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
     if not isinstance(inner, ImageFolder):
         return None

@@ -1,4 +1,7 @@
-"""Compare an accuracy with that of always guessing the largest class, which is the class's share of the images."""
+"""Compare a model's accuracy with that of a constant guess.
+
+The constant guess is the largest class, and its accuracy is the share of images that belong to this class.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ class Guess:
 
 
 def largest_class(dataset: Any, names: Sequence[str] = ()) -> Guess:
-    """Return the guess for a dataset's images, without broken ones; a class without a name is called by its number."""
+    """Return the guess for those images of a dataset that are not broken.
+
+    If the class has no name, the guess names its number.
+    """
     labels = labels_of(dataset)[list(readable(dataset))]
     if not len(labels):
         raise ValueError("no image could be read; expected at least one")
@@ -40,5 +46,5 @@ def largest_class(dataset: Any, names: Sequence[str] = ()) -> Guess:
 
 
 def percent(share: float) -> str:
-    """88.1 %"""
+    """Return the share in percent, as text: 88.1 %."""
     return f"{100 * share:.1f} %"

@@ -1,7 +1,7 @@
-"""Make batches from a data set's name: read the images, scale them, change them at random.
+"""Make batches from the name of a data set: read its images, scale them, and change them at random.
 
-The changes come in this order: automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out. Then
-images and labels are mixed. Validation images are only scaled.
+The changes are made in this order: automatic changes, jitter of colours, normalization, crop, mirror, turn, blur and
+erasing. Then images and labels are mixed. Validation images are only scaled.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """(p - mean) / std: how to scale each pixel p of a model's inputs; `classes` are the names of its outputs."""
+    """The scaling of pixels and the class names of a model: each pixel p becomes (p - mean) / std."""
 
     classes: list[str]
     mean: list[float]
@@ -65,13 +65,15 @@ class Preprocessing:
 def load_data(
     settings: Settings, path: Any, found: Preprocessing | None = None, max_bytes: int | None = None
 ) -> tuple[Any, Any]:
-    """Return the (train, validation) datasets. The digits need no path; the seed splits digits and folders 80/20.
+    """Return the (train, validation) datasets.
 
-    With `settings.fold` these images are split into folds instead. If a set has separate validation images, only its
-    training images are split into folds, and the validation images are not used.
+    The digits need no path. The digits and folders without val/ are split 80/20 at random, with `settings.seed`.
 
-    found      the Preprocessing of an existing model, which then sets the size, channels and class names with which a
-               folder is read; or None
+    With `settings.fold`, these data sets are split into folds instead. If a data set has separate validation images,
+    only its training images are split into folds, and the validation images are not used.
+
+    found      the Preprocessing of an existing model. It determines the size, channels and class names with which a
+               folder is read. None if there is no such model
     max_bytes  the most memory that reading a file may take; None is the reader's own limit (limits.py)
     """
     part = fold_of(settings.fold)
@@ -99,7 +101,7 @@ def _loaded(settings: Settings, path: Any, found: Preprocessing | None, max_byte
 
 
 def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[Subset, Subset]:
-    """Split the training images and the drawn validation images into folds; return (train, validation) of one fold."""
+    """Split the training images and the drawn validation images into folds. Return (train, validation) of one fold."""
     whole, indices = (train.dataset, train.indices) if isinstance(train, Subset) else (train, np.arange(len(train)))
     if isinstance(val, Subset) and val.dataset is whole:
         indices = np.sort(np.concatenate([indices, val.indices]))
@@ -112,14 +114,18 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Return the training images' Preprocessing, measured for your own arrays; settings may replace mean and std."""
+    """Return the training images' Preprocessing.
+
+    The mean and std of your own arrays are measured. If the settings have a mean or std, these numbers are used
+    instead.
+    """
     found = _usual_preprocessing(settings, train)
     mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
     return replace(found, mean=mean or found.mean, std=std or found.std)
 
 
 def _by_channel(settings: Settings, name: str, channels: int) -> list[float]:
-    """Return the numbers of a setting, one for each channel; an empty list if the setting has no numbers."""
+    """Return the numbers of a setting, one for each channel; return an empty list if the setting has no numbers."""
     values = numbers(getattr(settings, name)) or []
     if values and len(values) not in (1, channels):
         raise ValueError(f"{name} is {getattr(settings, name)!r}; expected one number, or one for each of the "
@@ -153,7 +159,11 @@ def names_of(name: str) -> list[str]:
 def loaders(
     settings: Settings, train: Any, val: Any, found: Preprocessing, rank: int = 0, num_workers: int = 0
 ) -> tuple[DataLoader, DataLoader]:
-    """Return this rank's loaders: shuffled, changed images in whole batches to train, images in order to validate."""
+    """Return this rank's training loader and validation loader.
+
+    The training loader shuffles and changes images, and gives only whole batches. The validation loader gives images in
+    their order.
+    """
     shard = (rank, settings.ranks)
     scale = [Normalize(found.mean, found.std)]
     stored: list[Transform] = [_narrow] if settings.dtype == "bfloat16" else []
@@ -182,7 +192,7 @@ def loaders(
 
 
 def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
-    """Return the transforms that need pixels from 0 to 1; they fill empty places with the mean."""
+    """Return the transforms that need pixels from 0 to 1. These transforms fill empty areas with the mean."""
     x, mean = settings.color_jitter, form.mean
     number, strength = changes_of(settings.rand_augment) or (0, 0)
     found: list[Transform] = [RandAugment(number, strength, fill=mean)] if number else []
@@ -192,7 +202,7 @@ def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
 
 
 def _transforms_of_scaled(settings: Settings, size: int) -> list[Transform]:
-    """Return the transforms of scaled pixels: they fill empty places with 0, which is the mean after scaling."""
+    """Return the transforms of scaled pixels. They fill empty areas with 0, which is the mean after scaling."""
     found: list[Transform] = []
     if settings.crop_padding:
         found.append(RandomCrop(size, padding=settings.crop_padding))
@@ -238,33 +248,36 @@ class Mixed:
 
 
 def mixed(settings: Settings, loader: DataLoader, classes: int) -> Any:
-    """Return the loader, or a Mixed one if the settings ask for MixUp or CutMix."""
+    """Return the loader. If the settings ask for MixUp or CutMix, return a Mixed of the loader."""
     if settings.mixup:
         return Mixed(loader, data.MixUp(settings.mixup, classes))
     return Mixed(loader, data.CutMix(settings.cutmix, classes)) if settings.cutmix else loader
 
 
 def folder_of(dataset: Any) -> ImageFolder | None:
-    """Return the folder of pictures that a dataset reads from; None if it reads from no folder."""
+    """Return the folder of pictures that a dataset reads from; return None if it reads from no folder."""
     inner = dataset.dataset if isinstance(dataset, Subset) else dataset
     return inner if isinstance(inner, ImageFolder) else None
 
 
 def labels_of(dataset: Any) -> Array:
-    """Return the labels of all images, without reading an image."""
+    """Return the labels of all images. No image is read."""
     if isinstance(dataset, Subset):
         return labels_of(dataset.dataset)[dataset.indices]
     return dataset.labels if isinstance(dataset, ImageFolder) else dataset.arrays[1]
 
 
 def balanced(labels: Array, classes: int) -> Array:
-    """weight_c = N / (classes * n_c): every class then has the same total weight; 0 for a class without images."""
+    """Return weights with which every class has the same total weight: weight_c = N / (classes * n_c).
+
+    The weight of a class without images is 0.
+    """
     counts = np.bincount(labels, minlength=classes)
     return np.where(counts, len(labels) / (classes * np.maximum(counts, 1)), 0).astype(np.float32)
 
 
 def _mean_and_std(train: Any) -> tuple[list[float], list[float]]:
-    """Return the mean and standard deviation of each channel, in float64; 1,000 images are read at a time."""
+    """Return the mean and standard deviation of each channel in float64. Images are read 1,000 at a time."""
     sums: list[Array] = []
     count = 0
     for start in range(0, len(train), 1000):

@@ -1,4 +1,4 @@
-"""Read and write log.csv, the scores of every epoch: the numbers read have the same bits as those written."""
+"""Read and write log.csv, the scores of every epoch. Numbers that are read have the same bits as those written."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ EARLIER = {"val_loss": "test_loss", "val_accuracy": "test_accuracy"}  # their na
 class Row(dict[str, Any]):
     """The numbers of an epoch by name; an accuracy is None if the targets are not classes.
 
-    Numbers of the validation, which chooses the best epoch, have names with `val_`. Older names with `test_` work too:
-    row["test_loss"] is row["val_loss"].
+    The names of scores on validation images, by which the best epoch is chosen, begin with `val_`. Older names that
+    begin with `test_` work too: row["test_loss"] is row["val_loss"].
     """
 
     def __missing__(self, name: str) -> Any:
@@ -32,15 +32,15 @@ class Row(dict[str, Any]):
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Row:
-        """Return the row with these numbers; an older file has older names for some of them."""
+        """Return the row with these numbers. Older names of numbers are replaced by the present names."""
         new = {old: new for new, old in EARLIER.items()}
         return cls({new.get(name, name): value for name, value in found.items()})
 
 
 def log(history: Sequence[Row]) -> str:
-    """Return the scores of every epoch as CSV with a header; numbers have enough digits to be read to the same bits.
+    """Return the scores of every epoch as CSV with a header; numbers have all the digits that determine their bits.
 
-    A missing number, such as the accuracy if targets are not classes, is an empty field.
+    A missing number is an empty field. For example, there is no accuracy if targets are not classes.
     """
     lines = [",".join(COLUMNS)] + [
         ",".join("" if row[name] is None else repr(row[name]) for name in COLUMNS) for row in history
@@ -50,9 +50,9 @@ def log(history: Sequence[Row]) -> str:
 
 @documented({}, path="a log.csv, or the folder of a run")
 def read_log(path: str) -> list[Row]:
-    """[{"epoch": 1, "train_loss": ...}, ...]: the rows of a log.csv, or of the log.csv in a run's folder.
+    """Read the rows of a log.csv, or of the log.csv in a run's folder: [{"epoch": 1, "train_loss": ...}, ...].
 
-    ValueError, which names the file, if the file is not a log.
+    Raises ValueError, which names the file, if the file is not a log.
     """
     name = os.path.join(path, LOG) if os.path.isdir(path) else path
     with opening.regular(name, "read_log") as file:

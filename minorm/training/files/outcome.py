@@ -24,7 +24,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Outcome:
-    """A model's answers: index in the dataset, label and all probabilities of each image that could be read."""
+    """A model's answers: the index in the dataset, the label and all probabilities of each image that could be read."""
 
     indices: Array
     labels: Array
@@ -55,13 +55,13 @@ class Outcome:
         return found
 
     def worst(self, count: int) -> Array:
-        """Return the rows of the `count` misclassified images with the largest losses, the largest first."""
+        """Return the rows of the `count` misclassified images with the largest losses, sorted from the largest loss."""
         order = np.argsort(-self.losses, kind="stable")
         return order[self.predicted[order] != self.labels[order]][:count]
 
 
 def outcome(model: Module, loader: DataLoader) -> Outcome:
-    """Return the Outcome of a model on a loader's images in order; the model gives one number for each class."""
+    """Return the Outcome of a model on a loader's images in order. The model must give a number for each class."""
     labels, found = [], []
     for images, targets in loader:
         if not targets.shape[0]:
@@ -74,7 +74,7 @@ def outcome(model: Module, loader: DataLoader) -> Outcome:
 
 
 def softmax(logits: Array) -> Array:
-    """exp(x) / sum of exp(x) along axis 1, in float64; a row with NaN or +infinity becomes NaN."""
+    """exp(x) / sum of exp(x) along axis 1, in float64. A row with NaN or +infinity becomes NaN."""
     wide = logits.astype(np.float64)
     with np.errstate(invalid="ignore"):
         powers = np.exp(wide - wide.max(1, keepdims=True))
@@ -88,7 +88,7 @@ def clipped(name: str, most: int = 18) -> str:
 
 
 def pixels(dataset: Any, index: int) -> Array:
-    """Return an image of a dataset as bytes from 0 to 255; an image with values outside 0 to 1 is rescaled first."""
+    """Return an image of a dataset as bytes from 0 to 255. An image with values outside of 0 to 1 is rescaled first."""
     given = dataset[index][0]
     image = np.asarray(given.cpu().numpy() if isinstance(given, Tensor) else given)
     low, high = float(image.min()), float(image.max())
@@ -98,7 +98,7 @@ def pixels(dataset: Any, index: int) -> Array:
 
 
 def readable(dataset: Any) -> Iterator[int]:
-    """Yield the indices of a dataset's images, without broken files."""
+    """Yield the indices of those images of a dataset whose files are not broken."""
     folder = folder_of(dataset)
     for index in range(len(dataset)):
         if folder is None or not folder.broken or folder.path(int(dataset.indices[index])) not in folder.broken:

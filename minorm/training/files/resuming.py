@@ -1,4 +1,7 @@
-"""Check that a run can go on: same file on all ranks, same model, classes and images, and epochs left to train.
+"""Check that a run can go on.
+
+All ranks must read the same file, the model, classes and images must be the same, and there must be epochs left to
+train.
 
 Each check raises an error that names the difference, before any part of the checkpoint is used.
 """
@@ -26,11 +29,12 @@ from minorm.training.settings import Settings
 def code_of(
     file: str, facts: Mapping[str, Any], model: str | None, trust: bool, agreed: Code | Graph | None = None
 ) -> Code | Graph | None:
-    """Return the code that builds the checkpoint's model, after checking its SHA-256; nothing is run here.
+    """Return the code that builds the checkpoint's model, after checking the code's SHA-256. No code is run here.
 
-    agreed  the code that the user has seen and allowed: these bytes are used even if the file has changed since
+    agreed  the code that the user has seen and allowed. These bytes are used even if the file has changed meanwhile
 
-    UntrustedCode if the user has not allowed the code; ValueError if `model` or `agreed` is not the checkpoint's code.
+    Raises UntrustedCode if the user has not allowed the code. Raises ValueError if `model` or `agreed` differs from the
+    code with which the checkpoint was trained.
     """
     if agreed is not None:
         check_same_code(file, facts, agreed)
@@ -43,7 +47,7 @@ def code_of(
 
 
 def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | None) -> None:
-    """Raise ValueError unless this is the function, in the same file, that the checkpoint was trained with."""
+    """Raise ValueError unless the checkpoint was trained with this function in the same file."""
     if code is None:
         return
     if code.sha256 != facts.get("sha256"):
@@ -56,7 +60,7 @@ def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | No
 
 
 def check_same_file(file: str, group: Group) -> None:
-    """Raise RankError unless all ranks read the same bytes: a network disk may show an old file to some ranks."""
+    """Raise RankError unless all ranks read the same bytes. A network disk may show an old file to some ranks."""
     with opening.regular(file, "resume") as opened:
         digest = hashlib.file_digest(opened, "sha256").digest()
     found = group.all_gather(np.frombuffer(digest, np.uint8), label="the checkpoint's digest")
@@ -67,7 +71,7 @@ def check_same_file(file: str, group: Group) -> None:
 
 
 def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the images have the model's channels, size and number of classes."""
+    """Raise ValueError unless the images have the channels, the size and the number of classes of the model."""
     if [facts[key] for key in ("classes", "size", "channels")] != [
         mine[key] for key in ("classes", "size", "channels")
     ]:
@@ -85,7 +89,7 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
 
 
 def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
-    """Return settings with this number of epochs; ValueError if the run has already done as many."""
+    """Return settings with this number of epochs; raise ValueError if the run has already done as many epochs."""
     if epochs is None:
         return settings
     further = replace(settings, epochs=epochs)
@@ -103,7 +107,10 @@ def schedule_after(scheduler: Any, steps: int) -> dict[str, Any]:
 
 
 def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) -> None:
-    """Raise ValueError if the images differ from the checkpoint's; an old checkpoint has only a number of images."""
+    """Raise ValueError if the images differ from those of the checkpoint.
+
+    For an old checkpoint, only the number of images can be compared.
+    """
     if changes := images.changes(images.known_before(found, now), now):
         raise ValueError(f"{file} is of a run on other images: {'; '.join(changes)}. To go on with these all the same: "
                          "--other-images, in Python other_images=True")  # fmt: skip

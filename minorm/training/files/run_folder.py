@@ -6,9 +6,9 @@
     DIR/FILE.onnx                a copy of the ONNX file whose graph is the model
     DIR/.lock                    exists while a process trains there
 
-The lock (flock) ends with its process, even a killed one, so a lock file that is left behind locks nothing. A forked
-child would hold the lock too, so it closes the file first. On systems without flock, such as Windows, and on disks
-without locks, nothing keeps two runs apart. Only rank 0 writes files.
+The lock (flock) ends when its process ends, even if the process is killed, so a lock file that is left behind locks
+nothing. A forked child would keep the lock too, so the child closes the lock file first. On systems without flock, such
+as Windows, and on disks without locks, two runs can write to one folder. Only rank 0 writes files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _opening = threading.Lock()  # held so that no fork comes between opening a file
 
 
 def weights_file(given: str) -> str:
-    """Return the file of weights; in a run's folder, that of the best epoch or, if it is missing, of the last epoch."""
+    """Return the file of weights.
+
+    In a run's folder, this is the file of the best epoch or, if this file is missing, the file of the last epoch.
+    """
     if not os.path.isdir(given):
         return given
     paths = [os.path.join(given, name) for name in (BEST, CHECKPOINT)]
@@ -54,7 +57,7 @@ def weights_file(given: str) -> str:
 def locked(out: str) -> Iterator[None]:
     """Lock the folder during the block, so that no other run trains there; make the folder if it is missing.
 
-    BlockingIOError if another run has the lock. The thread that has the lock may ask for it again.
+    Raises BlockingIOError if another run has the lock. The thread that has the lock may ask for it again.
     """
     place = os.path.realpath(out)
     if place in _folders():
@@ -85,7 +88,7 @@ def _folders() -> set[str]:
 
 
 def _lock(path: str, out: str) -> int | None:
-    """Open and lock the file at the path, and return its descriptor; None if the system or disk has no locks."""
+    """Open and lock the file at the path, and return its descriptor; return None if the system or disk has no locks."""
     if not atomic.LOCKS:
         return None
     while True:
@@ -107,7 +110,7 @@ def _lock(path: str, out: str) -> int | None:
 
 
 def _open(path: str) -> int:
-    """Open the file, or make it if it is missing, and return its descriptor. A file that is only readable is enough."""
+    """Open the file, or make it if it is missing, and return its descriptor. The file need not be writable."""
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_RDWR | os.O_CREAT, 0o666)
@@ -120,7 +123,7 @@ def _open(path: str) -> int:
 
 
 def _whose(path: str) -> str:
-    """If another user's lock file cannot be read, return whose file it is and what to do; otherwise ""."""
+    """If another user's lock file cannot be read, return whose file it is and what to do. Otherwise return ""."""
     try:
         owner = os.stat(path, follow_symlinks=False).st_uid
     except OSError:
@@ -140,7 +143,7 @@ def _close(descriptor: int) -> None:
 
 
 def _in_child() -> None:
-    """Release the locks in a forked child: the child of a run is not itself a run."""
+    """Release the locks in a forked child, because the child of a run is not a run."""
     for descriptor in [*_held]:
         with suppress(OSError):
             _close(descriptor)
@@ -160,7 +163,10 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def _check_links(place: str) -> None:
-    """Raise ValueError if a file that a run writes is a link out of the folder: it would write to the link's target."""
+    """Raise ValueError if a file that a run writes is a link to a file outside the folder.
+
+    The run would overwrite the file outside.
+    """
     for name in WRITTEN:
         path = os.path.join(place, name)
         if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != place:
@@ -193,7 +199,7 @@ def _contents(path: str) -> bytes | None:
 
 
 def on_rank_0(group: Group | None, act: Callable[[], Any]) -> None:
-    """Call act() on rank 0 only; if it raises there, raise RankError on the other ranks."""
+    """Call act() on rank 0 only. If act() raises an exception, raise RankError on the other ranks."""
     if group is None or group.size == 1:
         act()
         return

@@ -1,4 +1,4 @@
-"""Read and check a run's checkpoint before it is used: for a damaged one, raise a ValueError that names the part.
+"""Read and check a run's checkpoint before it is used; raise ValueError, which names the part, if one is damaged.
 
 All parts are checked before a model is built or an object is changed.
 """
@@ -46,7 +46,7 @@ def read_run(path: str) -> dict[str, Any]:
 
 
 def settings(saved: Mapping[str, Any], path: str) -> Settings:
-    """Return the run's settings; a missing setting gets its default, and the folder of a model's FILE.py is removed."""
+    """Return the run's settings. A missing setting gets its default, and the folder of a model's FILE.py is removed."""
     found, known = saved["settings"], [field.name for field in fields(Settings)]
     if not isinstance(found, dict):
         raise ValueError(f"{path}: its settings are a {type(found).__name__}; expected a dict of values by name")
@@ -60,7 +60,7 @@ def settings(saved: Mapping[str, Any], path: str) -> Settings:
 
 
 def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
-    """Return the scaling of pixels and the class names; ValueError unless they fit the facts of the model."""
+    """Return the scaling of pixels and the class names; raise ValueError unless they fit the facts of the model."""
     found, facts, names = saved["preprocessing"], saved["model_facts"], [field.name for field in fields(Preprocessing)]
     if not isinstance(found, dict) or found.keys() != {*names}:
         raise ValueError(f"{path}: its preprocessing is {reprlib.repr(found)}; expected {', '.join(names)}")
@@ -82,12 +82,12 @@ def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
 
 
 def initial(saved: Mapping[str, Any]) -> Initial | None:
-    """Return where the initial weights came from; None if the run's model did not begin with a file."""
+    """Return where the initial weights came from; return None if they did not come from a file."""
     return Initial(**saved["initial"]) if "initial" in saved else None
 
 
 def restore_part(path: str, part: str, take: Callable[[], Any]) -> None:
-    """Call take(), which gives an object its part of the checkpoint; ValueError if the part does not fit."""
+    """Call take(), which gives an object its part of the checkpoint; raise ValueError if the part does not fit."""
     try:
         take()
     except (ValueError, *ERRORS_OF_A_WRONG_STATE) as error:
@@ -96,7 +96,7 @@ def restore_part(path: str, part: str, take: Callable[[], Any]) -> None:
 
 
 def _check_one_model(setting: str, name: str, path: str) -> None:
-    """Check that settings and facts name the same model; in older runs, the facts' name includes a folder."""
+    """Check that settings and facts name the same model. In older runs, the name in the facts has a folder."""
     if setting != os.path.basename(name):
         raise ValueError(f"{path}: its setting model is {setting!r}; expected {name!r}, as its model_facts say")
 
@@ -120,7 +120,7 @@ def _check_history(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _check_images(found: Any, path: str) -> None:
-    """{"train": {"number": 48, "sha256": "..."}, "validation": ...}: check this form; further keys are ignored."""
+    """Check the form {"train": {"number": 48, "sha256": "..."}, "validation": ...}. Further keys are ignored."""
     for part in PARTS:
         there = entry(found, part) if isinstance(found, dict) else None
         if not (isinstance(there, dict) and type(there.get("number")) is int and there["number"] >= 0
@@ -132,7 +132,7 @@ def _check_images(found: Any, path: str) -> None:
 
 
 def _are_names(there: Mapping[str, Any]) -> bool:
-    """Return whether the part has as many names as files, or no names."""
+    """Return whether the description of a part has a name for each file, or no names at all."""
     if FILES not in there:
         return True
     names = there[FILES]
@@ -142,7 +142,7 @@ def _are_names(there: Mapping[str, Any]) -> bool:
 
 
 def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
-    """Check the epoch from which the patience is counted, and the description of the file of initial weights."""
+    """Check the epoch from which `early_stopping` counts, and the description of the file of initial weights."""
     start, epoch = saved.get("patience_from", 0), saved["epoch"]
     if type(start) is not int or not 0 <= start <= epoch:
         raise ValueError(f"{path}: its patience_from is {reprlib.repr(start)}; expected an epoch of at most {epoch}")
@@ -159,7 +159,7 @@ def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _is(value: Any, number: int) -> bool:
-    """Return whether the value is this int; a file may have an array instead, for which == does not give a bool."""
+    """Return whether the value is this int. A file may have an array in its place, and == of an array gives no bool."""
     return type(value) is int and value == number
 
 

@@ -1,1 +1,1 @@
-"""Measure a classifier: scores by class (class_scores.py), and a report of all (classification_report.py)."""
+"""Measure a classifier by scores of each class (class_scores.py), and report all scores (classification_report.py)."""

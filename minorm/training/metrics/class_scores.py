@@ -1,6 +1,6 @@
 """Compute scores of a classifier from labels and probabilities in NumPy, with scikit-learn's names and conventions.
 
-A label is a number from 0 on. Equal scores count as in `argmax`: the lower class comes first.
+Labels are numbers that count from 0. Of two classes with equal scores, the lower one comes first, as in `argmax`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 Array = Any
-Y_TRUE = {"y_true": "the true class of each sample, N integers from 0 on"}
-BINS = {"n_bins": "how many bins of equal width the probabilities from 0 to 1 are put into"}
+Y_TRUE = {"y_true": "the true class of each sample: N integers that count from 0"}
+BINS = {"n_bins": "the number of bins of equal width from 0 to 1"}
 AVERAGES = (None, "macro", "weighted")
 
 
@@ -33,8 +33,8 @@ def precision_recall_fscore_support(
 ) -> tuple[Any, Any, Any, Any]:
     """precision = right / predicted, recall = right / support, fscore = 2 right / (predicted + support).
 
-    Returns (precision, recall, fscore, support); support is the number of samples of each class, or None if `average`
-    is given. A quotient with a divisor of 0 is 0, such as the precision of a class that is never predicted.
+    Returns (precision, recall, fscore, support). Support is the number of samples of each class, or None if `average`
+    is given. If a divisor is 0, the quotient is 0. For example, the precision of a class that is never predicted is 0.
 
     Example:
         >>> precision, recall, fscore, support = mn.training.precision_recall_fscore_support([0, 0, 1, 1], [0, 1, 1, 1])
@@ -68,7 +68,7 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
     """P(score of a sample of the class > score of a sample of another class) + P(the scores are equal) / 2.
 
     This is the area under the ROC curve of each class against the rest. It is NaN for a class that no sample or every
-    sample has. The averages leave such classes out; they are NaN if no other class is left.
+    sample has. An average leaves these classes out, and it is NaN if no class is left.
 
     Example:
         >>> mn.training.roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
@@ -103,13 +103,14 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
 )
 @checked
 def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
-    """Return the share of samples whose class is among the k with the highest scores; k=1 gives the accuracy.
+    """Return the share of samples whose class is one of the k classes with the highest scores; k=1 gives the accuracy.
 
     Example:
         >>> mn.training.top_k_accuracy_score([0, 1, 2], [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
         0.6666666666666666
 
-    scikit-learn's function of this name, except that there the higher of two classes with equal scores comes first.
+    scikit-learn's function of this name, except that in scikit-learn the higher of two classes with equal scores comes
+    first.
     """
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"top_k_accuracy_score: k={k!r}; expected an int of at least 1")
@@ -128,9 +129,9 @@ def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
 def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Array, Array]:
     """(prob_true, prob_pred): the share of ones and the mean probability in each bin that is not empty.
 
-    Bin i holds the probabilities from i / n_bins to (i + 1) / n_bins, the upper bound included. With several classes
-    y_true says whether the prediction is right, and y_prob is the largest probability. A model whose probabilities can
-    be believed has prob_true = prob_pred.
+    Bin i has the probabilities p with i / n_bins < p <= (i + 1) / n_bins, and bin 0 also has p = 0. For a model of
+    several classes, y_true is 1 for each right prediction and 0 for each wrong one, and y_prob is the largest
+    probability. A model whose probabilities can be believed has prob_true = prob_pred.
 
     Example:
         >>> mn.training.calibration_curve([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2)
@@ -150,7 +151,7 @@ def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Arr
 )
 @checked
 def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) -> float:
-    """error = sum over bins b of n_b / N * |prob_true_b - prob_pred_b|, as in `calibration_curve`.
+    """error = sum over bins b of n_b / N * |prob_true_b - prob_pred_b|, with n_b of the N samples in bin b.
 
     Example:
         >>> round(mn.training.expected_calibration_error([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2), 3)
@@ -163,7 +164,7 @@ def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) ->
 
 
 def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Array, Array, Array]:
-    """Return three arrays with a number for each bin: its samples, its ones, and the sum of its probabilities."""
+    """Return the number of samples, the number of ones, and the sum of probabilities in each bin, as three arrays."""
     true, probability = _labels(operation, "y_true", y_true), _numbers(operation, "y_prob", y_prob)
     if probability.ndim != 1 or not len(probability):
         raise ValueError(f"{operation}: y_prob.shape is {probability.shape}; expected a number for each sample")
@@ -182,7 +183,7 @@ def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Arra
 
 
 def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array, Array]:
-    """Return the arguments as arrays of shapes N and N x classes; ValueError if they do not fit together."""
+    """Return the arguments as arrays of shapes N and N x classes; raise ValueError if they do not fit together."""
     true, scores = _labels(operation, "y_true", y_true), _numbers(operation, "y_score", y_score)
     if scores.ndim != 2 or not scores.size:
         raise ValueError(f"{operation}: y_score.shape is {scores.shape}; expected N x classes, a score for each class")
@@ -195,7 +196,7 @@ def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array,
 
 
 def _area(positive: Array, scores: Array) -> float:
-    """(sum of the positives' ranks - its smallest possible value) / number of pairs of a positive and a negative."""
+    """Return (sum of the positives' ranks - smallest possible sum) / number of pairs of a positive and a negative."""
     _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal scores
     ours, others = int(positive.sum()), int((~positive).sum())

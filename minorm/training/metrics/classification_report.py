@@ -1,4 +1,4 @@
-"""Report all scores of a classifier: by class, on average, and how far its probabilities can be believed."""
+"""Report all scores of a classifier, by class and on average, and whether its probabilities can be believed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class Bin:
-    """The predictions whose probability is in one bin: their number, mean probability, and the share that is right."""
+    """The predictions with a probability in one bin: their number, mean probability, and share of right predictions."""
 
     images: int
     probability: float
@@ -90,11 +90,11 @@ class ClassificationReport:
 
     @property
     def without_images(self) -> list[str]:
-        """The classes without images, about which nothing is known."""
+        """The classes that have no images, so that nothing is known about them."""
         return [row.name for row in self.classes if not row.support]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all numbers by the names of the fields."""
+        """Return a dict from the names of the fields to all numbers."""
         return {
             "classes": [vars(row) for row in self.classes],
             "macro": self.macro,
@@ -108,7 +108,7 @@ class ClassificationReport:
         }
 
     def shown(self) -> list[ClassRow]:
-        """Return the classes in order; if there are more than LINES, those with the lowest f1."""
+        """Return the classes in order. If there are more than LINES classes, return those with the lowest f1."""
         if len(self.classes) <= LINES:
             return self.classes
         known = [row for row in self.classes if row.support or row.predicted]
@@ -163,10 +163,11 @@ class ClassificationReport:
 def classification_report(
     y_true: Any, y_score: Any, *, target_names: Sequence[str] | None = None, k: int = 5
 ) -> ClassificationReport:
-    """Report precision, recall, f1 and AUROC by class and on average, top-k accuracy, calibration and a guess's worth.
+    """Report precision, recall, f1 and AUROC by class and on average, top-k accuracy, and calibration.
 
-    The report names classes that have images but are never predicted, and classes without images. ValueError if
-    y_score are not probabilities, or do not fit y_true.
+    The report also has the accuracy of always guessing the largest class. It names classes that have images but are
+    never predicted, and classes without images. Raises ValueError if y_score does not hold probabilities, or does not
+    fit y_true.
 
     Example:
         >>> report = mn.training.classification_report([0, 1, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]])
@@ -212,7 +213,7 @@ def classification_report(
 
 
 def scores_of(labels: Array, probabilities: Array, names: Sequence[str], k: int = 5) -> ClassificationReport:
-    """Return the report on arrays; classes are called by their numbers unless there is a name for each."""
+    """Return the report on arrays. If there is not a name for each class, classes are called by their numbers."""
     fitting = names if len(names) == probabilities.shape[1] else None
     return classification_report(labels, probabilities, target_names=fitting, k=k)
 

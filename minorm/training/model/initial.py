@@ -1,7 +1,8 @@
-"""Load initial weights from a file: take each tensor that the model has with this name and shape; list the others.
+"""Load initial weights from a file: each tensor whose name and shape the model has too. List all other tensors.
 
-If the file's model has another number of classes, its last layer has other shapes, so the last layer of the new model
-keeps its random weights. Only arrays are read: no code of the file, or of the model that it names, is run.
+If the file's model has another number of classes, its last layer has other shapes. The last layer of the new model then
+keeps its random weights. Only arrays are read: no code of the file is run, and no code of the model that the file
+names.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ PARTS = ("model", "state_dict", "model_state_dict")  # names of the weights in a
 
 @dataclass(frozen=True)
 class Initial:
-    """A model's initial weights: the file and its SHA-256, how many tensors came from it, and the names of the others.
+    """A model's initial weights: their file and its SHA-256, how many tensors were loaded, and which were not.
 
-    reshaped  names of tensors that the model has in another shape, with both shapes
+    reshaped  names of tensors whose shapes in the file and the model differ, with both shapes
     missing   names of tensors of the model that the file lacks
     unused    names of tensors of the file that the model lacks
     notes     further sentences for the user
@@ -65,7 +66,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
     anew   names of tensors that are not loaded even if they fit
     notes  further sentences for the user
 
-    ValueError if not a single parameter would be loaded; the model is then unchanged.
+    Raises ValueError, without changing the model, if no parameter would be loaded.
     """
     path = weights_file(given)
     found, own = arrays_by_name(path), model.state_dict()
@@ -86,7 +87,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
 
 
 def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
-    """Return a file's arrays by name; ValueError, which names `command`, if the file has no arrays by name."""
+    """Return a file's arrays by name; raise ValueError, which names `command`, if the file has no arrays by name."""
     if is_graph(path):
         return onnx_graph.arrays(path)
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)

@@ -1,9 +1,10 @@
 """Build a model from its name, FILE.py:FUNCTION or FILE.onnx; only code that the user names or trusts is run.
 
-A checkpoint names the function that built its model and the SHA-256 of the function's file, and a run's folder keeps a
-copy of that file. Both may come from a stranger, so the file is not run without consent: the user names
-FILE.py:FUNCTION, or passes `trust` to run the copy beside the checkpoint. A path in a checkpoint is never opened. The
-graph of an ONNX file is not code: its copy is read without consent, if it has the SHA-256 that the checkpoint says.
+A checkpoint names the function that built its model and the SHA-256 of the function's file. A run's folder has a copy
+of this file. The checkpoint and the copy may come from a stranger, so the file is run only with the user's consent: the
+user names FILE.py:FUNCTION, or passes `trust` to run the copy beside the checkpoint. A path in a checkpoint is never
+opened. The graph of an ONNX file is not code, so its copy is read without consent if its SHA-256 is the one in the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a dri
     code="the copy in the checkpoint's folder; None without a copy of the SHA-256 that the checkpoint names",
 )
 class UntrustedCode(ValueError):
-    """A checkpoint's model is built by code that the user has not allowed to run. Nothing was run.
+    """A checkpoint's model is built by code that the user has not allowed to run. No code was run.
 
     Example:
         >>> error = mn.training.UntrustedCode("run/best.safetensors", "build", None)
@@ -56,7 +57,7 @@ def said(code: Code) -> str:
 
 
 def read(model: str) -> Code | Graph | None:
-    """Read the file that `model` names; None for a model of `minorm.models`."""
+    """Read the file that `model` names; return None for a model of `minorm.models`."""
     if is_graph(model):
         return Graph.read(model)
     return Code.read(model) if is_file(model) else None
@@ -67,7 +68,7 @@ def facts(
 ) -> dict[str, Any]:
     """Return the description of a model that a checkpoint contains.
 
-    code        the file that `model` names, if it was read already
+    code        the file that `model` names, if the file was read already
     keeps_head  whether the head of a graph stays as it is in the file
     """
     code = read(model) if code is None else code
@@ -91,9 +92,10 @@ def build(
 
     sha256      the SHA-256 of the file, if `name` is FILE.py:FUNCTION or FILE.onnx
     keeps_head  whether the head of FILE.onnx stays as it is in the file
-    code        the code or graph that builds the model, in place of `name`; without it no code is run
+    code        the code or graph that builds the model, in place of `name`; if it is None, no code is run
 
-    ValueError if the facts name a file and `code` is None, or if the code makes no model for such images.
+    Raises ValueError if the facts name a file and `code` is None, or if the code does not build a model for images of
+    this size.
     """
     if isinstance(code, Graph):
         return code.build(channels, size, classes, keeps_head)
@@ -109,7 +111,10 @@ def build(
 
 
 def checked(found: Any, path: str) -> dict[str, Any]:
-    """Return the facts `found` in the file at `path`; ValueError unless that file can hold such a model's weights."""
+    """Return the facts `found` in the file at `path`.
+
+    Raises ValueError if the facts are malformed, or if the file is too small for the weights of their model.
+    """
     if not isinstance(found, dict) or not {*FACTS} <= found.keys() <= {*FACTS, "sha256", KEEPS_HEAD}:
         said = sorted(map(str, found)) if isinstance(found, dict) else type(found).__name__
         raise ValueError(f"{path}: the facts of its model are {said}; expected {', '.join(FACTS)}")
@@ -133,14 +138,14 @@ def checked(found: Any, path: str) -> dict[str, Any]:
 def trusted(
     found: Mapping[str, Any], path: str, model: str | None = None, trust: bool = False, max_bytes: int | None = None
 ) -> Code | Graph | None:
-    """Return the file that builds the model of the checkpoint at `path`; None for a model of `minorm.models`.
+    """Return the file that builds the model of the checkpoint at `path`; return None for a model of `minorm.models`.
 
     model      the user's own FILE.py:FUNCTION or FILE.onnx, used in place of the checkpoint's copy
     trust      whether the copy of the code in the checkpoint's folder may be run
     max_bytes  the most bytes that an ONNX model may have; None is the usual limit
 
-    UntrustedCode if the model is built by code and neither `model` nor `trust` allows it; ValueError if its graph is
-    missing. Nothing is run here.
+    Raises UntrustedCode if code builds the model, and neither `model` nor `trust` allows this code. Raises ValueError
+    if the file of the model's graph is missing. No code is run here.
     """
     if model is not None and is_file(model):
         return Code.read(model)
@@ -155,7 +160,10 @@ def trusted(
 
 
 def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: int | None) -> Graph:
-    """Read the user's file, or the copy in the checkpoint's folder; ValueError unless it has the facts' SHA-256."""
+    """Read the ONNX file of the user, or the copy in the checkpoint's folder.
+
+    Raises ValueError if the file's SHA-256 is not the one in the facts.
+    """
     file = os.path.join(os.path.dirname(path), found["name"]) if model is None else model
     try:
         graph = Graph.read(file, max_bytes, copied=model is None)
@@ -169,7 +177,10 @@ def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: in
 
 
 def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
-    """Return the folder's file that the facts name; None for another SHA-256, for a link, or if the name is a path."""
+    """Return the copy of the code in the folder.
+
+    Return None if the copy is missing, is a link, or has another SHA-256 than the facts say, or if its name is a path.
+    """
     file, function = split(found["name"])
     if not COPY.fullmatch(file):
         return None
@@ -181,7 +192,11 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
 
 
 def _check_file(found: Mapping[str, Any], path: str) -> None:
-    """Check a model's facts: the name of a function for code, a name without a folder for a graph, and the SHA-256."""
+    """Check the facts of a model that a file builds.
+
+    Code must have a function's name, a graph's name must have no folder, the images must not be too large, and there
+    must be a SHA-256.
+    """
     if is_graph(found["name"]):
         if not NAME.fullmatch(found["name"]):
             raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")

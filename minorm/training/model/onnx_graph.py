@@ -1,4 +1,4 @@
-"""Train the graph of any ONNX file, FILE.onnx, as a model, with its weights and a head for the classes.
+"""Train the graph of an ONNX file as a model. The model has the weights of the file and a head for the classes.
 
 A run's folder keeps a copy of the file, so a checkpoint needs no other folder. A graph is not code, and
 `minorm.onnx.load` limits its size, so building it needs no trust.
@@ -31,7 +31,7 @@ class Graph:
     """The contents of an ONNX file, with all its weights.
 
     path       the file's path
-    contents   the file's bytes, with the weights included even if they were in other files
+    contents   the file's bytes, including weights that were in other files
     """
 
     path: str
@@ -42,7 +42,7 @@ class Graph:
     def read(
         cls, path: str, max_bytes: int | None = None, external_root: str | None = None, copied: bool = False
     ) -> Graph:
-        """Read the file at the path; `copied` is True for a run's copy, which may not be a symbolic link."""
+        """Read the file at the path. If `copied` is True, the file is a run's copy and must not be a symbolic link."""
         from minorm.onnx.loading.exchange import classifier
 
         with opening.regular(path, "init", follow=not copied):
@@ -77,20 +77,20 @@ class Graph:
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """The scaling of pixels from the file's metadata; None if it is missing or cannot be read."""
+        """The scaling of pixels in the file's metadata. It is None if the scaling is missing or malformed."""
         return file_preprocessing.read(self.classifier.metadata)
 
     @property
     def classes(self) -> list[str]:
-        """The names of the classes; an empty list if the file has no names."""
+        """The names of the classes. The list is empty if the file has no names."""
         return file_preprocessing.classes(self.classifier.metadata)
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
-        """Return the network; ValueError if it cannot take such images, or has no head."""
+        """Return the network; raise ValueError if it cannot take such images, or has no head."""
         return self.classifier.build(channels, size, classes, keeps_head)
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
-        """Return whether these are the file's classes: the same number, and the same names if the file has names."""
+        """Return whether these are the file's classes. Only their number is compared if the file has no names."""
         head = self.classifier.head(channels, size)
         return head.classes == len(classes) and self.classes in ([], list(classes))
 

@@ -1,7 +1,7 @@
 """Run FILE.py:FUNCTION, the user's function that builds a model, called as build(channels, size, classes).
 
-The bytes that were read and checked are the bytes that run, so swapping the file after the check has no effect. `built`
-makes a model of PyTorch or minorm for the doctor to diagnose.
+The bytes that were read and checked are the bytes that run, so replacing the file after the check has no effect. For
+`minorm doctor`, `built` builds a model of PyTorch or minorm.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minorm.tensor.creation import zeros
 
 @dataclass(frozen=True)
 class Code:
-    """A function in a Python file: the file has been read, but not run."""
+    """A function in a Python file. The file has been read, but not run."""
 
     path: str
     function: str
@@ -38,7 +38,7 @@ class Code:
     def read(cls, model: str, copied: bool = False) -> Code:
         """Read the file of `FILE.py:FUNCTION`; `copied` is True for a run's copy, which may not be a symbolic link.
 
-        ValueError for a file of more than limits.CODE bytes.
+        Raises ValueError for a file of more than limits.CODE bytes.
         """
         path, function = split(model)
         with opening.regular(path, "model", follow=not copied) as file:
@@ -65,8 +65,8 @@ class Code:
     def build(self, channels: int, size: int, classes: int) -> Module:
         """Run the file and call the function.
 
-        ValueError if the function is missing, raises, or does not return a Module that takes the images and gives one
-        number for each class.
+        Raises ValueError if the function is missing, raises, or does not return a Module that takes the images and
+        gives one number for each class.
         """
         named = f"{self.path}:{self.function}"
         made = _called(named, self.loaded(), channels, size, classes)
@@ -74,9 +74,10 @@ class Code:
         return made
 
     def loaded(self) -> Callable[..., Any]:
-        """Run the file and return the function; a user's own file may import modules beside it.
+        """Run the file and return the function.
 
-        A run's copy may not import them: the user may not have allowed a file beside it, such as a `json.py`, to run.
+        A user's own file may import modules beside it. A run's copy may not: the user may not have allowed a file
+        beside the copy, such as a `json.py`, to run.
         """
         module = types.ModuleType(os.path.splitext(self.file)[0])
         module.__file__ = self.path
@@ -115,7 +116,7 @@ def is_graph(model: str) -> bool:
 
 
 def split(model: str) -> tuple[str, str]:
-    """(FILE.py, FUNCTION)"""
+    """Split "FILE.py:FUNCTION" into (FILE.py, FUNCTION)."""
     path, _, function = model.rpartition(":")
     return path, function
 
@@ -132,7 +133,7 @@ def _called(named: str, function: Callable[..., Any], channels: int, size: int, 
 
 
 def _check(named: str, model: Module, channels: int, size: int, classes: int) -> None:
-    """Run the model on two black images, so that a misfit is an error before the training begins."""
+    """Run the model on two black images, so that an unsuitable model is an error before the training begins."""
     try:
         with evaluating(model):
             outputs = model(zeros(2, channels, size, size))
@@ -153,7 +154,7 @@ class ImagesNeeded(ValueError):
 
 @dataclass(frozen=True)
 class Built:
-    """The function's result; `batches` is None unless the function returned (model, batches)."""
+    """The function's result. `batches` is None unless the function returned (model, batches)."""
 
     model: Any
     batches: Any = None

@@ -17,7 +17,7 @@ SMALLEST_WEIGHT = 2  # bytes: a weight has at least 16 bits
 
 
 class Counted(nn.Module):
-    """A layer without parameters that knows how many it would have."""
+    """A layer that has no parameters; it only stores how many parameters the real layer would have."""
 
     def __init__(self, count: int = 0) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Counted(nn.Module):
 
 
 class Namespace:
-    """Replaces `minorm.nn` when a network is built: its layers only count the parameters that they would have."""
+    """Replaces `minorm.nn` when a network is built. Its layers only count the parameters that they would have."""
 
     Module, Sequential = nn.Module, nn.Sequential
 

@@ -1,7 +1,7 @@
-"""Read from a file of initial weights which model they belong to, and how that model's pictures are scaled.
+"""Read from a file of initial weights which model has these weights, and how the model's pictures are scaled.
 
-A file of our runs contains both. An ONNX file is itself the model; its metadata may say how pixels are scaled, and its
-input has a size. Other files of weights contain neither.
+A file that a run wrote contains the model's name and the scaling. An ONNX file is itself the model. Its metadata may
+have the scaling, and the model's input has a size. Other files contain only weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Pretrained:
     """A file of initial weights: its model, and how the model's pictures are scaled.
 
     path           the path of the file; for a run's folder, the path of its best weights
-    facts          the facts of the model if the file is a run's, else None
+    facts          the facts of the model if a run wrote the file, else None
     graph          the graph if the file is an ONNX model, else None
     preprocessing  the Preprocessing if the file contains one, else None
     """
@@ -36,7 +36,7 @@ class Pretrained:
 
     @classmethod
     def read(cls, given: str, max_bytes: int | None = None, external_root: str | None = None) -> Pretrained:
-        """Read the file, or the best weights of a run's folder; no code in it is run."""
+        """Read the file or, if the path is a run's folder, its best weights. No code in the file is run."""
         path = weights_file(given)
         if is_graph(path):
             graph = Graph.read(path, max_bytes, external_root)
@@ -51,11 +51,11 @@ class Pretrained:
 
     @property
     def model(self) -> str | None:
-        """The name of the model that has these weights; None if the file does not say it."""
+        """The name of the model that has these weights. It is None if the file does not name the model."""
         return self.path if self.graph is not None else self.facts["name"] if self.facts is not None else None
 
     def form(self, data: str) -> dict[str, Any]:
-        """Return image_size, mean and std as Settings for a data set; a value that the file lacks is left out."""
+        """Return image_size, mean and std as they are in Settings. A value that the file lacks is left out."""
         found = self.preprocessing
         sides = {"image_size": self._size} if data == "folder" and self._size is not None else {}
         if found is None or (data in MEAN_STD and len(MEAN_STD[data][0]) != found.channels and not self._fits(data)):
@@ -63,7 +63,7 @@ class Pretrained:
         return {**sides, "mean": said(found.mean), "std": said(found.std)}
 
     def sentence(self, found: Preprocessing, given: Mapping[str, Any]) -> str:
-        """Return a sentence on how a run scales pictures, and why; `given` has the settings that the user gave."""
+        """Return a sentence that says how a run scales pictures, and why. `given` has the user's settings."""
         source = "the file" if self.facts is None else "its run"
         size = "--image-size" if "image_size" in given else source if self._size is not None else "the images"
         scaling = f"{source}'s"
@@ -82,7 +82,7 @@ class Pretrained:
         return None if self.graph is None else self.graph.classifier.input.size
 
     def _fits(self, data: str) -> bool:
-        """Return whether the data are a folder that is read with the channels of the graph's input."""
+        """Return whether the data are a folder of pictures, which is read with the channels of the graph's input."""
         return data == "folder" and self.graph is not None
 
 

@@ -1,7 +1,7 @@
-"""Find the layers of a model in the order in which they run, by tracing one run; the last one is the head.
+"""Find the layers of a model in the order in which they run, by tracing one run. The last layer is the head.
 
-A layer here is a weight (a tensor with at least two axes) together with the biases and scales that run between it and
-the next weight. The head is the last layer, if its weight is a matrix or a 1x1 kernel.
+A layer here is a weight (a tensor with at least two axes) and all biases and scales that are read before the next
+weight. The last layer is the head if its weight is a matrix or a 1x1 kernel.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ SHOWN = 3  # last weights, in an error
 
 
 class Layers:
-    """The parameters of a model by layer, in the order in which they run on images of this form.
+    """The parameters of a model by layer, in the order in which the layers run.
 
     head    the parameters of the last layer; empty if its weight is neither a matrix nor a 1x1 kernel
-    body    a list of parameters for each earlier layer; the first also has the parameters that the run did not read
+    body    a list of parameters for each earlier layer; the first list also has the parameters that the run did not
+            read
     """
 
     def __init__(self, model: Module, channels: int, size: int) -> None:
@@ -51,7 +52,7 @@ class Layers:
                              f"{', '.join(self._weights[-SHOWN:]) or 'none'}")  # fmt: skip
 
     def by_depth(self) -> list[list[Parameter]]:
-        """Return the head, then the layers before it in at most GROUPS groups of equal size, nearest first."""
+        """Return the head, and then the other layers in at most GROUPS groups of equal size, from last to first."""
         count = min(GROUPS, len(self.body))
         groups: list[list[Parameter]] = [[] for _ in range(count)]
         for place, layer in enumerate(reversed(self.body)):
@@ -60,9 +61,9 @@ class Layers:
 
 
 class Freezing:
-    """Freezes and thaws a model except for its head: frozen layers compute as in evaluation and are not trained.
+    """Freezes and thaws all layers but the head. Frozen layers compute as in evaluation and are not trained.
 
-    Parameters that the user or a file froze before stay frozen.
+    Parameters that were frozen before, by the user or by a file, stay frozen.
     """
 
     def __init__(self, model: Module, head: Iterable[Parameter]) -> None:
@@ -74,7 +75,7 @@ class Freezing:
         self.frozen = False
 
     def set(self, frozen: bool) -> bool:
-        """Freeze or thaw the layers; return whether that changed anything."""
+        """Freeze or thaw the layers; return whether their state has changed."""
         if frozen == self.frozen:
             return False
         self.frozen = frozen

@@ -32,13 +32,13 @@ def keeps_head(settings: Settings, code: Any, found: Preprocessing) -> bool:
 
 
 def weights_of(init: str | None, code: Any) -> str | None:
-    """Return the file of weights `init`; None if it is the graph's file, which already has the weights."""
+    """Return the file of weights `init`. If it is the graph's file, which already has its weights, return None."""
     is_graph = init is not None and isinstance(code, Graph) and os.path.abspath(init) == os.path.abspath(code.path)
     return None if is_graph else init
 
 
 def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str | None) -> Layers | None:
-    """Return the model's layers in running order; None if no setting needs them."""
+    """Return the model's layers in the order in which they run. If no setting needs them, return None."""
     if init is None and not settings.frozen_epochs and settings.layer_decay == 1:
         return None
     layers = Layers(model, found.channels, found.size)
@@ -51,7 +51,10 @@ def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str
 def begin(
     settings: Settings, model: Module, layers: Layers | None, found: Preprocessing, code: Any, init: str | None
 ) -> Initial | None:
-    """Load the weights of `init`, if given; return the initial weights' description, or None if all are random."""
+    """Load the weights of `init` if it is given.
+
+    Return a description of the initial weights, or None if all weights are random.
+    """
     if init is None or layers is None:
         if not isinstance(code, Graph):
             return None
@@ -75,7 +78,7 @@ def begin(
 
 
 def freezing(settings: Settings, model: Module, layers: Layers | None) -> Freezing | None:
-    """Return the object that freezes and thaws all but the head; None if the settings do not freeze."""
+    """Return the object that freezes and thaws all layers but the head; return None if the settings freeze nothing."""
     if not settings.frozen_epochs or layers is None:
         return None
     return Freezing(model.model if isinstance(model, QATModel) else model, layers.head)
@@ -105,7 +108,7 @@ def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> 
 
 
 def _classes(path: str) -> list[str]:
-    """Return the names of the classes in a file that a run wrote; an empty list for any other file."""
+    """Return the names of the classes in a file that a run wrote; return an empty list for any other file."""
     if not path.endswith(".safetensors") or checkpoint.TREE not in checkpoint.load_metadata(path):
         return []
     said = checkpoint.load_training(path).get("preprocessing")

@@ -1,1 +1,1 @@
-"""The training loop and its parts: batches, the loss, the loss's divisor, the score."""
+"""The training loop and its parts: the batches, the loss, the divisor of a mean loss, and the score."""

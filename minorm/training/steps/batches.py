@@ -1,4 +1,4 @@
-"""Move a loop's batches to the model's device, find the divisor of their mean loss, and count them in a score."""
+"""Move a loop's batches to the model's device, find the divisor of each mean loss, and add each batch to a score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.training.steps.score import Score
 class Batch(NamedTuple):
     """Inputs and targets on the model's device.
 
-    divisor  the number by which the mean loss of these targets is divided, see divisor.py; None for a sum
+    divisor  the number by which the sum of losses is divided for their mean (see divisor.py); None if the loss is a sum
     """
 
     inputs: Tensor
@@ -25,9 +25,10 @@ class Batch(NamedTuple):
 
 
 def batches(operation: str, model: Module, loader: Iterable[Any], loss_function: Any) -> Generator[Batch, None, None]:
-    """Yield the loader's batches, moved from the CPU to the model's device; targets are counted on the CPU.
+    """Yield the loader's batches, moved from the CPU to the model's device.
 
-    So no GPU waits for the count. `close()` ends the loader's threads at once.
+    The targets are counted on the CPU before the move, so that no GPU waits for the count. `close()` ends the loader's
+    threads at once.
     """
     device = device_of(model)
     for batch in loader:
@@ -41,13 +42,13 @@ def batches(operation: str, model: Module, loader: Iterable[Any], loss_function:
 
 
 def ignored(loss_function: Any) -> int | None:
-    """Return the loss's `ignore_index`, the target that does not count; None if the loss has none."""
+    """Return the loss's `ignore_index`, the target that does not count; return None if the loss does not have it."""
     found: int | None = getattr(loss_function, "ignore_index", None)
     return found
 
 
 def count(score: Score, model: Module, loss_function: Any, batch: Batch, loss: Tensor, judged: Tensor | None) -> None:
-    """Count a batch in the score; if its loss is NaN or infinite, the NonFiniteLoss says why."""
+    """Add a batch to the score. If the loss is NaN or infinite, raise NonFiniteLoss, which says why."""
     try:
         score.count(loss, batch.targets, judged, divisor=batch.divisor, summed=batch.divisor is None)
     except NonFiniteLoss as error:
@@ -56,7 +57,7 @@ def count(score: Score, model: Module, loss_function: Any, batch: Batch, loss: T
 
 
 def device_of(model: Module) -> str:
-    """Return the device of the model's parameters; "cpu" for a model without parameters."""
+    """Return the device of the model's parameters; return "cpu" for a model without parameters."""
     return next((p.device for p in model.parameters()), "cpu")
 
 
@@ -65,7 +66,7 @@ def _is_pair(batch: Any) -> bool:
 
 
 def _form(batch: Any) -> str:
-    """Describe the batch in words: `a dict with the keys ['image', 'mask']`, `a tuple of Tensor, dict`."""
+    """Describe the batch in words, such as `a dict with the keys ['image', 'mask']` or `a tuple of Tensor, dict`."""
     if isinstance(batch, Mapping):
         return f"a {kind_of(batch)} with the keys {list(batch)}"
     if isinstance(batch, (tuple, list)):

@@ -1,4 +1,4 @@
-"""The loss of a run: cross entropy or focal, smoothed and weighted as the settings say."""
+"""The loss of a run. It is cross entropy or the focal loss, smoothed and weighted as the settings say."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from minorm.training.settings import Settings
 
 
 class _InFloat32(Module):
-    """A loss computed in float32, whatever type the outputs are stored in."""
+    """A loss that is computed in float32. The outputs may be stored in another type."""
 
     def forward(self, outputs: Any, targets: Tensor) -> Tensor:
-        """Return the loss; for outputs that are not a Tensor the loss itself raises the error."""
+        """Return the loss. If the outputs are not a Tensor, the loss raises its usual error."""
         forward: Any = super().forward
         if not isinstance(outputs, Tensor) or outputs.dtype != dtypes.bfloat16:
             return forward(outputs, targets)
@@ -29,7 +29,7 @@ class Loss(_InFloat32, nn.CrossEntropyLoss):
 
 
 class Focal(_InFloat32, nn.FocalLoss):
-    """Focal loss, which gives easy images less weight, computed in float32."""
+    """The focal loss, which gives easy images less weight. It is computed in float32."""
 
 
 def make_loss(settings: Settings, train: Any, classes: int) -> Loss | Focal:

@@ -1,7 +1,7 @@
-"""loss = sum(loss_p * divisor_p) / sum(divisor_p) over the parts p: the joint loss, and the divisor of a mean loss.
+"""The divisor of a mean loss. The joint loss of parts p is sum(loss_p * divisor_p) / sum(divisor_p).
 
 The parts are batches, micro-batches of a step, or the shares of ranks. The divisor is the number of targets that are
-not `ignore_index`; with class weights it is the sum of their weights.
+not `ignore_index`. With class weights, it is the sum of the weights of these targets.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from minorm.tensor.tensor import Tensor
 
 
 def divisor(loss_function: Any, targets: Tensor) -> float | None:
-    """Return the divisor of these targets' mean loss: 0 if no target counts, None for a loss that is a sum.
+    """Return the divisor of the mean loss of these targets. It is 0 if no target counts, and None if the loss is a sum.
 
-    It knows the losses of minorm (layers, or functions with their arguments in a `functools.partial`), and other
-    losses with the attributes `reduction` and `ignore_index`. Any other function counts as a mean over the samples.
+    Known losses are those of minorm (layers, or functions with their arguments in a `functools.partial`), and other
+    losses with the attributes `reduction` and `ignore_index`. Any other function is taken for a mean over the samples.
     """
     options = _Options(loss_function)
     reduction = options.get("reduction", None)
@@ -43,7 +43,7 @@ def samples(targets: Tensor) -> int:
 
 
 class _Options:
-    """The arguments of a loss by name: a layer's attributes, or the keywords of a partial."""
+    """The arguments of a loss by name. They are the attributes of a layer, or the keywords of a partial."""
 
     def __init__(self, loss_function: Any) -> None:
         self.bound = isinstance(loss_function, partial)
@@ -61,7 +61,10 @@ class _Options:
 
 
 def _weight_of_labels(labels: Tensor, weight: Tensor | None, ignore_index: int) -> float:
-    """Return the sum of the labels' class weights, or the number of labels; the loss reports labels out of range."""
+    """Return the sum of the labels' class weights or, without weights, the number of labels.
+
+    Labels out of range are no error here, because the loss itself reports them.
+    """
     kept = labels != ignore_index
     if weight is None or not weight.numel():
         return int(kept.sum().item())

@@ -1,8 +1,8 @@
-"""Run the steps of a loop on a GPU as two CUDA graphs; between them the host checks the loss.
+"""Run the steps of a loop on a GPU as two CUDA graphs. The host checks the loss between the two.
 
 The first graph computes the outputs and the loss; the second one runs zero_grad, backward and the optimizer's step. So
-a loss that is NaN does not reach the parameters. Batches of another shape than the first batch, and steps that cannot
-be captured, run eagerly.
+a loss that is NaN does not reach the parameters. Batches whose shape differs from that of the first batch, and steps
+that cannot be captured, run eagerly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class GraphedLoop:
     model          a Module on a GPU
     loss_function  a function from (outputs, targets) to one number
     optimizer      the optimizer of the model's parameters
-    clip_grad      the largest norm that all gradients together may have; 0 for no limit
+    clip_grad      the largest norm that all gradients together may have; 0 means no limit
     """
 
     def __init__(self, model: Module, loss_function: Any, optimizer: Any, clip_grad: float) -> None:
@@ -32,7 +32,7 @@ class GraphedLoop:
         self._loss: Any = None  # the loss of a forward pass whose backward pass has not yet run
 
     def step(self, batch: Batch, score: Score) -> None:
-        """Run a whole step and count it in the score; NonFiniteLoss is raised before the parameters change."""
+        """Run a whole step and add it to the score; raise NonFiniteLoss before the parameters would change."""
         if self._step is None:
             parts = self._forward, self._backward
             self._step = GraphedStep(parts, [batch.inputs, batch.targets], name="training on a GPU")

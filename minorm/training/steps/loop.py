@@ -1,4 +1,4 @@
-"""The training loop: forward, loss, backward, step, for every batch. All of this package builds on it."""
+"""The training loop: forward, loss, backward and step for every batch. The rest of this package uses this loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from minorm.training.steps.score import Score, judged
 LOOP = {
     "model": "a Module, on any device",
     "loader": "batches (inputs, targets), as a DataLoader gives them",
-    "loss_function": "a function from (outputs, targets) to one number: a mean, or with reduction='sum' a sum",
+    "loss_function": "a function from (outputs, targets) to one number: a mean or, with reduction='sum', a sum",
 }
 
 
@@ -52,17 +52,19 @@ def train_epoch(
     clip_grad: float = 0.0,
     callbacks: Iterable[Callback] = (),
 ) -> Score:
-    """Run one pass over the training data: zero_grad, loss, backward, step for every batch; returns its Score.
+    """Train for one pass over the data (zero_grad, loss, backward, step for every batch), and return its Score.
 
-    The model may be on a GPU; batches are moved there. All ranks of a DistributedDataParallel call this together, each
-    with its part of every batch, and get the score of all.
+    If the model is on a GPU, batches are moved there. All ranks of a DistributedDataParallel call this function
+    together, each with its part of every batch, and each rank gets the score of all ranks.
 
-    All batches of a step, on all ranks, give the loss and gradient of one joint batch. Each is weighted by the divisor
-    of its mean: the class weights of its targets that are not `ignore_index`, or the number of its samples if the
-    function is not one of minorm's losses. A step in which no target counts is left out.
+    All batches of a step, on all ranks, give the loss and gradient of one joint batch. The loss of each batch is
+    weighted by the divisor of its mean. This is the sum of the class weights of all targets that are not
+    `ignore_index`, or the number of samples if the function is not one of minorm's losses. If the divisors of a step
+    are all 0, the step is left out.
 
-    NonFiniteLoss as soon as a loss is NaN or infinite, before it reaches the parameters; the message says whether the
-    inputs, the targets or the parameters have the NaN. Also NonFiniteLoss if no target of any batch counts.
+    Raises NonFiniteLoss as soon as a loss is NaN or infinite, before the loss changes the parameters. The
+    message says whether the inputs, the targets or the parameters have a NaN. Raises NonFiniteLoss too if the divisors
+    of all steps are 0.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
@@ -109,7 +111,7 @@ def train_by(
     accumulate: int,
     clip_grad: float,
 ) -> Score:
-    """Do what `train_epoch` does; with `graphed`, made for this model and optimizer, steps run as CUDA graphs."""
+    """Do what `train_epoch` does. With `graphed`, which was made for this model, steps run as CUDA graphs."""
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
     score = Score(1 if parallel is None else parallel.group.size)
@@ -135,7 +137,7 @@ def train_by(
 def _step(
     model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score, clip_grad: float
 ) -> None:
-    """Take one step on the joint loss of these batches; if none of their targets counts, change nothing."""
+    """Take one step on the joint loss of these batches. If no target counts, change nothing."""
     backward: Any = _backward_together if isinstance(model, DistributedDataParallel) else _backward
     if backward(model, loss_function, optimizer, group, score):
         if clip_grad:
@@ -145,15 +147,15 @@ def _step(
 
 @documented(LOOP)
 def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
-    """Return the Score of a pass in evaluation mode: loss and accuracy; then restore the model's mode.
+    """Run one pass over the data in evaluation mode, restore the model's mode, and return the Score.
 
-    The loss is that of all data as one batch, whatever the batch size, see `train_epoch`. The accuracy is the share of
-    targets that equal the class of the largest logit, for each pixel if targets are masks; targets that are the loss's
-    `ignore_index` are left out. It is None if targets are not classes.
+    The score's loss is that of all data as one batch (see `train_epoch`), so it does not depend on the batch size. The
+    accuracy is the share of targets that equal the class of the largest logit. If targets are masks, each pixel is a
+    target. Targets that are the loss's `ignore_index` are left out. If targets are not classes, the accuracy is None.
 
-    All ranks of a DistributedDataParallel call this together, each with its part, and get the score of all. A
-    DataLoader without shard= and sampler= reads all data, not a part: each rank then gets its own score, and rank 0
-    may call this alone.
+    All ranks of a DistributedDataParallel call this function together, each with its part of the data, and each rank
+    gets the score of all ranks. A DataLoader without shard= and sampler= reads all data, not a part. In this case each
+    rank gets its own score, and rank 0 may call this function alone.
 
     Example:
         >>> loader = [(mn.tensor([[0.0, 1.0], [1.0, 0.0]]), mn.tensor([1, 1]))]
@@ -179,7 +181,7 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
 
 
 def _is_a_part(loader: Iterable[Any]) -> bool:
-    """Return whether each rank's loader has a part of the data. If it has all, its score needs no pooling."""
+    """Return whether each rank's loader reads only a part of the data, so that the ranks' scores must be combined."""
     if not isinstance(loader, DataLoader):
         return True
     return loader.shard[1] > 1 or loader.order.given is not None or loader.batch_sampler is not None
@@ -187,7 +189,7 @@ def _is_a_part(loader: Iterable[Any]) -> bool:
 
 @documented(LOOP, images="a batch of inputs, on any device")
 def predict(model: Module, images: Tensor) -> Tensor:
-    """model(images) in evaluation mode, without a graph; then the model's mode is restored.
+    """Return model(images) in evaluation mode and without a graph; then restore the model's mode.
 
     Example:
         >>> mn.training.predict(nn.ReLU(), mn.tensor([-1.0, 2.0]))
@@ -204,13 +206,13 @@ def predict(model: Module, images: Tensor) -> Tensor:
 
 
 def _groups(given: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
-    """Yield lists of `size` batches; the last one may be shorter."""
+    """Yield lists of `size` batches. The last list may be shorter."""
     while group := list(itertools.islice(given, size)):
         yield group
 
 
 def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score) -> bool:
-    """Compute the gradients of these batches' joint loss; return False if none of their targets counts."""
+    """Compute the gradients of these batches' joint loss. If no target counts, return False."""
     divisors = [1.0 if batch.divisor is None else batch.divisor for batch in group]
     shares = _shares(np.array(divisors), group[0].divisor is None)
     together = accumulate_stats(model) if len(group) > 1 else nullcontext()
@@ -228,7 +230,7 @@ def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Bat
 
 
 def _shares(divisors: Any, summed: bool) -> Any:
-    """Return the weight of each part's loss in the joint loss; zeros if no target counts."""
+    """Return the weight of each part's loss in the joint loss. All weights are 0 if no target counts."""
     return np.ones(len(divisors)) if summed else divisors / (divisors.sum() or 1.0)
 
 
@@ -237,7 +239,7 @@ def _count(score: Score, model: Module, loss_function: Any, batch: Batch, output
 
 
 def _expect_targets(score: Score, loss_function: Any) -> None:
-    """Raise NonFiniteLoss if there were images, but no target that counts."""
+    """Raise NonFiniteLoss if there were images, but no target that counted."""
     if score.nothing_counts:
         why = f"every target of this batch is ignore_index={getattr(loss_function, 'ignore_index', -100)}"
         if getattr(loss_function, "weight", None) is not None:
@@ -252,7 +254,7 @@ def _expect_targets(score: Score, loss_function: Any) -> None:
 def _backward_together(
     model: DistributedDataParallel, loss_function: Any, optimizer: Any, group: list[Batch], score: Score
 ) -> bool:
-    """Do what `_backward` does if each rank has a part of every batch. Gradients are sent once, with the last batch."""
+    """Do the work of `_backward` if each rank has a part of every batch. Gradients are sent with the last batch."""
     shares = np.ones(1)
     if len(group) > 1:
         mine = np.array([1.0 if batch.divisor is None else batch.divisor for batch in group])

@@ -17,10 +17,11 @@ from minorm.tensor.tensor import Tensor
 
 @documented({}, parts="how many ranks share each batch; until `pool` the samples are those of this rank")
 class Score:
-    """accuracy = right / counted: the score of one pass over the data, with its loss and speed.
+    """The score of one pass over the data: accuracy = right / counted, the loss and the speed.
 
-    Predictions are counted if targets are classes: integer targets (N, d1, ...) for logits (N, C, d1, ...), so one for
-    each sample, or for each pixel of a mask. A target that is `ignore_index` or none of the C classes does not count.
+    Predictions are counted if targets are classes. These are integers of shape (N, d1, ...) for logits of shape (N, C,
+    d1, ...): one target for each sample, or for each pixel of a mask. A target that is `ignore_index` or none of the C
+    classes does not count.
 
     Example:
         >>> score = mn.training.Score()
@@ -51,9 +52,9 @@ class Score:
         divisor: float | None = None,
         summed: bool = False,
     ) -> None:
-        """Count one batch. Raises NonFiniteLoss if its loss is NaN or infinite.
+        """Add one batch to the score. Raises NonFiniteLoss if its loss is NaN or infinite.
 
-        divisor  the divisor of the mean loss; None is the number of samples, and with 0 the loss is ignored
+        divisor  the divisor of the mean loss; None is the number of samples. If it is 0, the loss is ignored
         summed   True if the loss is a sum instead of a mean: the losses of all batches are added up
         """
         self.count(loss, labels, judged(logits, labels, ignore_index), divisor=divisor, summed=summed)
@@ -61,7 +62,7 @@ class Score:
     def count(
         self, loss: Tensor, labels: Tensor, judged: Tensor | None, *, divisor: float | None = None, summed: bool = False
     ) -> None:
-        """Count one batch as `add` does; `judged` has two numbers: how many predictions are right, how many count."""
+        """Add one batch like `add`. `judged` has two numbers: how many predictions are right, and how many count."""
         count = labels.shape[0] if labels.ndim else 1
         self._summed = summed
         share = 0.0 if summed else count if divisor is None else divisor
@@ -79,7 +80,7 @@ class Score:
             self.counted += counted
 
     def pool(self, group: Any) -> None:
-        """Add up the counts of all ranks of a distributed run, in one message."""
+        """Add up the counts of all ranks of a distributed run. Each rank sends one message."""
         mine = np.array([self.images, self.correct, self.counted, self._sum_of_losses, self._divisor, self._summed])
         images, correct, counted, *rest = group.all_reduce(mine, label="the score").tolist()
         self._sum_of_losses, self._divisor, self._summed = rest[0], rest[1], bool(rest[2])
@@ -87,24 +88,24 @@ class Score:
 
     @property
     def loss(self) -> float:
-        """The mean loss over all targets that count; for a loss that is a sum, the sum."""
+        """The mean loss over all targets that count. If the loss is a sum, it is the sum over all batches."""
         return self._sum_of_losses / (1 if self._summed else self._divisor or max(1, self.images))
 
     @property
     def nothing_counts(self) -> bool:
-        """Whether there were images, but no target that counts."""
+        """Whether there were images, but no target that counted."""
         return bool(self.images) and not self._divisor and not self._summed
 
     @property
     def accuracy(self) -> float | None:
-        """The share of predictions whose largest logit is that of the right class; None if targets are not classes."""
+        """The share of predictions whose largest logit belongs to the right class; None if targets are not classes."""
         if self.images and not self.counted:
             return None
         return self.correct / max(1, self.counted)
 
     @property
     def images_per_second(self) -> float:
-        """The images per second; the time includes all that the loop does between batches."""
+        """The images per second. The time includes everything that the loop does between batches."""
         return self.images * self.parts / max(1e-9, self.seconds)
 
     def __repr__(self) -> str:
@@ -115,7 +116,10 @@ class Score:
 
 
 def judged(logits: Any, labels: Tensor, ignore_index: int | None) -> Tensor | None:
-    """Return (right, counted) on the logits' device, so that no host waits; None if targets are not classes."""
+    """Return (right, counted) as a Tensor on the logits' device; return None if targets are not classes.
+
+    The host does not wait for this Tensor.
+    """
     if not _are_classes(logits, labels):
         return None
     classes = logits.shape[1]

@@ -25,13 +25,13 @@ def _vflip(x: Tensor) -> Iterator[Tensor]:
 
 
 def _rotations(x: Tensor) -> Iterator[Tensor]:
-    """Yield the images turned by quarters."""
+    """Yield the images turned by 0, 1, 2 and 3 quarter turns."""
     turned = x.transpose(2, 3)
     yield from (x, turned.flip((2,)), x.flip((2, 3)), turned.flip((3,)))
 
 
 def _crops(x: Tensor) -> Iterator[Tensor]:
-    """Yield the whole images, and their corners and middles, enlarged to the size of the whole."""
+    """Yield the whole images, and then the four corners and the middle of each image, enlarged to the full size."""
     yield x
     height, width = (max(1, round(length * CROP)) for length in x.shape[2:])
     down, right = x.shape[2] - height, x.shape[3] - width
@@ -53,11 +53,11 @@ VIEWS: dict[str, Callable[[Tensor], Iterator[Tensor]]] = {
     gives_probabilities="True for a model that ends in a softmax",
 )
 class TTA(Module):
-    """log(mean of softmax(model(view)) over the views of each image): the model's average answer.
+    """A model that returns log(mean of softmax(model(view))) over several views of each image.
 
     The result can be used as logits: its softmax is the mean of the probabilities. So a TTA can be given to `evaluate`,
-    `predict` and other functions in place of a model. ValueError for an unknown view, and for quarter turns of images
-    that are not square.
+    `predict` and other functions in place of a model. Raises ValueError for an unknown view, and for quarter turns of
+    images that are not square.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
@@ -75,7 +75,7 @@ class TTA(Module):
         self.training = model.training
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the log of the mean probabilities, in float32 at least."""
+        """Return the logarithm of the mean probabilities, in float32 or float64."""
         if x.ndim != 4 or ("rotations" in self.views and x.shape[2] != x.shape[3]):
             raise ValueError(f"TTA: images have shape {x.shape}; expected (N, channels, H, W)"
                              f"{', H = W for rotations' if 'rotations' in self.views else ''}")  # fmt: skip
@@ -92,7 +92,7 @@ class TTA(Module):
         return wide if self.gives_probabilities else F.softmax(wide, dim=1)
 
     def _seen(self, x: Tensor) -> list[Tensor]:
-        """Return all combinations of the views of these images."""
+        """Return all views of the images. If there are several kinds of views, return all combinations."""
         found = [x]
         for name in self.views:
             found = [view for image in found for view in VIEWS[name](image)]
@@ -100,7 +100,7 @@ class TTA(Module):
 
 
 def checked_views(views: str) -> list[str]:
-    """Return the names of views in a text with commas; ValueError for a name that is unknown or repeated."""
+    """Return the names of views in a text with commas; raise ValueError for a name that is unknown or repeated."""
     names = [name.strip() for name in views.split(",")]
     if len({*names}) < len(names) or not {*names} <= VIEWS.keys():
         raise ValueError(f"TTA: views is {views!r}; expected {', '.join(VIEWS)}, each once, with commas between them")
