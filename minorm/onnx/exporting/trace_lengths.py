@@ -28,7 +28,7 @@ LARGEST = 1 << 24  # the most elements of an input at another length; twice the 
 
 
 def runs_of(inputs: Inputs, run: Callable[[tuple[Any, ...]], Run]) -> tuple[Inputs, list[Run]]:
-    """Run the example, also with other lengths of each free axis; return inputs that hold these lengths, and the runs."""
+    """Run the example, also with other lengths of each free axis; return inputs with these lengths, and the runs."""
     base = run(inputs.args)
     runs, others = [base], []
     for symbol in range(len(inputs.symbols.names)):
@@ -80,7 +80,7 @@ def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ..
 
 
 def _odd(length: int, rest: int) -> list[int]:
-    """Return lengths to try: a number 32 k + rest near `length`, not divisible by 3, 5 or 7; then a smaller odd number."""
+    """Return lengths to try: a number 32 k + rest near `length` without a factor 3, 5 or 7; then a smaller odd one."""
     k = max(2, length // 32)
     around = [32 * (k + i) + rest for i in (0, 1, 2, 3)]
     usable = [n for n in around if math.gcd(n, 105) == 1 and n != length]

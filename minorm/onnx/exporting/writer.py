@@ -291,7 +291,7 @@ class Writer:
     # Arguments
 
     def _merge(self, values: Sequence[Any], what: str) -> Any:
-        """Merge an argument's values in all runs: Tensors become Values; ints that depend on a free axis become Sizes."""
+        """Merge an argument's values in all runs: Tensors become Values, ints that depend on free axes become Sizes."""
         first, agreement = values[0], self.agreement
         agreement.agree(f"the type of {what}", [type(value).__name__ for value in values])
         if isinstance(first, Tensor):

@@ -108,7 +108,7 @@ def restored(
 
 
 def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
-    """Write the elements of large initializers into the model or a weights file; small initializers are filled already."""
+    """Write the elements of large initializers into the model or a weights file; small ones are written already."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in contents}
     weights.decide([contents[name] for name in tensors])
     for name, tensor in tensors.items():
