@@ -245,7 +245,7 @@ class Optimizer(Checked):
             )
 
     def _unchanged(self, group: dict[str, Any], parameters: list[Tensor]) -> Callable[[], str]:
-        """Return a function to call before each replay; it checks that memory, parameters and switches are unchanged."""
+        """Return a function to call before each replay; it checks that memory, parameters and switches are the same."""
         arrays = [(p, p.array) for p in parameters]
         states = [(p, name, value) for p in parameters for name, value in self.state[p].items() if name in _ARRAYS]
         before = self._form(group)
