@@ -61,7 +61,7 @@ class Archive:
         return b"".join(self.pieces(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """Yield the entry in pieces; raise ValueError, perhaps after the last piece, if its size or checksum is wrong."""
+        """Yield the entry in pieces; raise ValueError, perhaps after the last piece, if size or checksum are wrong."""
         entry = self.entries[name]
         size = crc = 0
         for piece in self._inflated(entry) if entry.method == DEFLATED else self._stored(entry):

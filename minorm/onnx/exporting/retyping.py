@@ -127,7 +127,7 @@ class Retyper:
                 scope.make(tensor.name, tensor.data_type, silent=True, free=free)
 
     def _is_state(self, scope: Scope, elem: int) -> bool:
-        """Return True if a tensor inside a node or function is a Parameter or buffer, which is of the new type already."""
+        """Return True if a tensor inside a node or function is a Parameter or buffer: its type is new already."""
         return bool(scope.path) and elem == self.goal
 
     def _end(self, scope: Scope, place: int, entry: Any) -> None:
