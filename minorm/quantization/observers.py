@@ -122,7 +122,7 @@ class ObserverBase(Module):
         return self.min_val.array, self.max_val.array
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Return scale (float32) and zero_point (int32), or vectors with one for each channel; (1, 0) before any batch."""
+        """Return scale (float32) and zero_point (int32), as vectors if channels differ; (1, 0) before any batch."""
         if not self.has_seen:
             shape = self.min_val.shape
             return Tensor(np.ones(shape, np.float32)), Tensor(np.zeros(shape, np.int32))

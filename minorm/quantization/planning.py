@@ -242,7 +242,7 @@ class _Planner:
         return key
 
     def left_out(self, strict: bool) -> list[str]:
-        """Return the weight matrices that no operation on integers reads; raise ValueError for the first if `strict`."""
+        """Return weight matrices that no operation on integers reads; raise ValueError for the first if `strict`."""
         weights = set(self.plan.weights.values())
         if not weights:
             raise ValueError(
