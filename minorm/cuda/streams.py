@@ -136,7 +136,7 @@ class Event:
 
     @documented(STREAM)
     def record(self, stream: Stream | None = None) -> None:
-        """Let the event happen when all earlier work of the stream is done; RuntimeError if it is another GPU's stream."""
+        """Let the event happen when all earlier work of the stream is done; another GPU's stream is a RuntimeError."""
         stream = current_stream() if stream is None else stream
         if self._cupy is not None and self._device_index != stream.device_index:
             raise RuntimeError(
@@ -168,7 +168,7 @@ class Event:
 
     @documented({}, end_event="a later Event")
     def elapsed_time(self, end_event: Event) -> float:
-        """Return the milliseconds from this event to `end_event`; both need enable_timing=True, and must have happened."""
+        """Return the milliseconds from this event to `end_event`; both must have happened, with enable_timing=True."""
         if not (self._timed and end_event._timed):
             raise ValueError(
                 "Event.elapsed_time: an event records no time; expected both events with enable_timing=True"
