@@ -146,7 +146,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 @documented(DEVICE)
 @checked
 def get_autocast_dtype(device_type: str) -> Type:
-    """Return the 16-bit type of the surrounding `autocast`, or the default type if there is none.
+    """Return the 16-bit type of the surrounding `autocast`; outside an autocast, return the default type.
 
     Example:
         >>> mn.get_autocast_dtype("cpu"), mn.get_autocast_dtype("cuda")

@@ -183,7 +183,7 @@ class Captured:
 
 
 class Touched:
-    """What a step touched: the leaves that got gradients or were updated, and the modules that were called."""
+    """Holds the leaves that got gradients or were updated in a step, and the modules that the step called."""
 
     def __init__(self, watch: capture.Watch) -> None:
         self.gradients = watch.gradients

@@ -143,7 +143,7 @@ class Meeting:
         self._trouble = self._trouble or reason
 
     def _hand_on(self) -> None:
-        """Let a rank run that has not arrived yet; if there is none, let a waiting rank run, which raises an error."""
+        """Let a rank run that has not arrived yet; if all have ended, let a waiting rank run, which raises an error."""
         coming = [rank for rank in self.ranks if rank not in self._calls and rank not in self._ended]
         if coming and self._trouble is None:
             self._turns[coming[0]].release()

@@ -107,7 +107,7 @@ def measure_noise(
 
 
 def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
-    """Return the batches as a list, since several runs need them; raise ValueError if there are none."""
+    """Return the batches as a list, since several runs need them; raise ValueError if there is no batch."""
     check(name, model, batches)
     found = list(batches)
     if not found:

@@ -213,7 +213,7 @@ class _Planner:
         return self._site(i, step.path, i, place)
 
     def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
-        """Return the Site for Tensor `place` of the result of step i; make a new Site if there is none."""
+        """Return the Site for Tensor `place` of the result of step i; make a Site if it does not exist yet."""
         step = self.steps[i]
         if place not in step.outputs:
             target = self.steps[named_by].target

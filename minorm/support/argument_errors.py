@@ -279,7 +279,7 @@ def not_a_tensor(operation: str, name: str, value: Any) -> TypeError:
 
 
 def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
-    """Return the error for the first argument that is, or contains, another library's array; None if there is none."""
+    """Return the error for the first argument that is, or contains, another library's array, or None."""
     for name, value in each_argument(named):
         if is_foreign(value):
             return not_a_tensor(operation, name, value)

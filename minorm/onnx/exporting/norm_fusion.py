@@ -231,7 +231,7 @@ class _Fuser:
         return tail
 
     def _parameter(self, held: Held | None, shape: tuple[int, ...], elem: int, absent: str, before: list[Any]) -> str:
-        """Return the name of a weight or bias in this shape; if there is none, of a new Constant of ones or zeros."""
+        """Return the name of a weight or bias in this shape; if it is missing, of a new Constant of ones or zeros."""
         if held is None:
             array = (np.ones if absent == "ones" else np.zeros)(shape, tensors.DTYPES[elem])
             name = self._fresh(absent)

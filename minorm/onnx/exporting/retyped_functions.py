@@ -99,7 +99,7 @@ class Functions:
         return Variant(self._filed(key, function), reads, tuple(makes))
 
     def _filed(self, key: Key, function: Any) -> str:
-        """Return the name of an equal body; if there is none, the function's name for the first body, or a new name."""
+        """Return the name of an equal body; if no body is equal, the function's name (first body) or a new name."""
         bodies = self.bodies.setdefault(key, {})
         contents = function.SerializeToString(deterministic=True)
         if contents not in bodies:

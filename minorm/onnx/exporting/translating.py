@@ -40,8 +40,8 @@ class Translated:
     training           True if a layer was in training mode
     example            the free axes of the inputs, and the lengths at which they were traced
     nodes              the nodes of the graph, with their names in the file; "" for nodes that the file leaves out
-    why                a text that says why the opset below was not chosen; "" if there is none or the caller chose the
-                       opset
+    why                a text that says why the opset below was not chosen; "" if no opset is below or the caller chose
+                       the opset
     """
 
     def __init__(
