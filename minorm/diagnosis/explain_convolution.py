@@ -25,8 +25,8 @@ class ConvolutionExplanation:
 
     y_shape       the shape of the result
     strategies    a dict from "forward", "grad_input" and "grad_weight" to the strategy of this sum: winograd, lines,
-                  rows or images; tiles if x is bfloat16; reference if there are no kernels multiply_adds the number of
-                  multiply-adds that each of the three sums has by definition
+                  rows or images; tiles if x is bfloat16; reference if there are no kernels
+    multiply_adds the number of multiply-adds that each of the three sums has by definition
     """
 
     title: str

@@ -111,7 +111,7 @@ class Explanation:
 
     @property
     def passes(self) -> int:
-        """How often an array of x's size must move between memory and processor, in both passes together."""
+        """How often an array of x's size must move between memory and processor, forward and backward together."""
         return sum(
             len(phase.writes) + len(phase.first) + (0 if phase.again and self.in_cache else len(phase.reads))
             for phase in self.forward + self.backward
@@ -177,7 +177,7 @@ def explain(
     memory_format: str = "contiguous",
     **options: Any,
 ) -> Explanation | explain_convolution.ConvolutionExplanation:
-    """Explain function(x, *args, **options) for x of this shape: its loops, plan of the CPU kernels and memory floor.
+    """Explain function(x, *args, **options) for x of this shape: the loops, the CPU kernels' plan, the memory floor.
 
     For a convolution, the result says how each sum is computed, such as by `winograd`, and how the work is divided.
     Nothing is computed, and memory is only reserved. Raises TypeError if the function cannot be explained, TypeError or

@@ -92,7 +92,7 @@ def _severity(gap: Gap | None) -> str:
 
 
 def _without_followers(symptoms: list[Symptom]) -> list[Symptom]:
-    """Of a vanished scale, dead channels and saturated channels in one layer, keep only the first."""
+    """If a layer has a vanished scale, dead channels and saturated channels, keep only the first of these symptoms."""
     order = ("vanished_scale", "dead_channel", "saturated_channel")
     first: dict[str | None, int] = {}
     for symptom in symptoms:

@@ -1,4 +1,4 @@
-"""Draws up to 512 images from a loader, shuffles them, since the loader may sort by class, and makes new batches."""
+"""Draws up to 512 images from a loader, shuffles them (the loader may sort by class), and makes new batches."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _weighted(values: Any, weights: Any) -> Any:
 
 
 def is_constant(mean: Any, var: Any, step: float) -> Any:
-    """Return a mask of channels whose values are equal up to rounding; `step` is the distance of floats at 1."""
+    """Return a mask of channels whose values are equal up to rounding; 1 + `step` is the first float above 1."""
     return var <= (2 * step * mean) ** 2
 
 
@@ -141,7 +141,7 @@ def offsets(mean: Any, var: Any, running_mean: Any, running_var: Any, eps: float
 
 
 def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] | None:
-    """Compare a bias with the mean to which it is added: return (size, slope, correlation), or None if undefined.
+    """Compare a bias with the mean to which it is added; return (size, slope, correlation), or None if undefined.
 
     If a BatchNorm was folded, bias = beta - gamma mu / sigma. The sum before the bias has mean gamma mu / sigma and
     variance gamma^2.

@@ -35,7 +35,7 @@ def borrowed(model: Module) -> Iterator[None]:
 
 
 def evaluation(model: Module) -> None:
-    """Switch to running statistics, without dropout."""
+    """Switch to evaluation: layers use running statistics, and nothing is dropped."""
     model.eval()
 
 

@@ -71,7 +71,7 @@ class Step:
 
     again    a function that repeats the step with another x
     axis     the axis of the channels
-    facts    values for fields of the Norm, if they cannot be read from the module, because the module is PyTorch's
+    facts    for a module of PyTorch, values for fields of the Norm that cannot be read from the step itself
     """
 
     kind: str  # "norm", "activation", "affine" or "passing"

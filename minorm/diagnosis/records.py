@@ -78,7 +78,7 @@ class Records:
             norm.undone = _undone(step)
 
     def _identity(self, step: Step, norm: Norm) -> None:
-        """Record whether a layer changes nothing in evaluation; it may have been folded into the bias before it."""
+        """Record if a layer changes nothing in evaluation, perhaps because it was folded into the bias before it."""
         if norm.running is None:
             return
         if self.first:
@@ -165,7 +165,7 @@ def _both(mean: Any, var: Any) -> tuple[Any, Any]:
 
 
 def _undone(step: Step) -> tuple[str, float] | None:
-    """Return the normalization that precedes this one, but for pooling, and how much the output changes without it."""
+    """Return the norm before this one (only pooling may be between) and how much the output changes without it."""
     between: list[Step] = []
     before = step.before
     while before is not None and before.kind == "passing":

@@ -24,7 +24,7 @@ class Subject(Protocol):
         """Let the block set any mode and run the model; then restore the model."""
 
     def evaluation(self) -> None:
-        """Switch to running statistics, without dropout."""
+        """Switch to evaluation: layers use running statistics, and nothing is dropped."""
 
     def reference(self, kept: Collection[str]) -> None:
         """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
@@ -78,7 +78,7 @@ class OurModel:
                 entry.shape = shape
 
     def evaluation(self) -> None:
-        """Switch to running statistics, without dropout."""
+        """Switch to evaluation: layers use running statistics, and nothing is dropped."""
         modes.evaluation(self.model)
 
     def reference(self, kept: Collection[str]) -> None:

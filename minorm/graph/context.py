@@ -1,4 +1,4 @@
-"""Context, which holds the tensors that a Function in PyTorch's form saves; and the decorator once_differentiable."""
+"""Defines Context, in which a Function in PyTorch's form saves tensors, and the decorator once_differentiable."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     forward(self, x), backward(self, dy)                  on arrays; forward stores values for backward on self
     @staticmethod forward(ctx, x), backward(ctx, dy)      on Tensors; ctx.save_for_backward(x) keeps x
 
-Static methods mean PyTorch's form. There forward runs without a graph. `backward` computes with Tensors: it runs
-without a graph, or is recorded if create_graph is True.
+A Function with static methods has PyTorch's form. Its forward runs without a graph. Its backward computes with Tensors:
+it runs without a graph too, unless create_graph is True.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calls hooks with the gradient of a tensor during a backward pass: `x.register_hook(hook)`.
 
-A leaf or a Function holds its hooks, so a hook that refers to a leaf is freed together with the leaf. If no hook
-exists, all that a backward walk does for hooks is to look into a set.
+A leaf or a Function holds its hooks, so a hook that refers to a leaf is freed together with the leaf. If there are no
+hooks, a backward walk only checks an empty set.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def walk(
 
 
 class _Walk:
-    """One walk, with its pending and finished gradients; it finds those of all leaves if `wanted` is None."""
+    """One walk, with its pending and finished gradients; if `wanted` is None, the walk goes to all leaves."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         self.wanted = wanted

@@ -1,5 +1,5 @@
 """Optimizers whose step is a few lines of array arithmetic: RMSprop, Adagrad, Adadelta, Lion. adam_variants.py has
-further ones.
+further optimizers.
 
 Each optimizer computes in float64 for float64 parameters, and in float32 for all others. Names, defaults and formulas
 are PyTorch's. PyTorch lacks Lion and LAMB; their formulas are algorithm 2 of their papers. g is the gradient, plus

@@ -159,7 +159,7 @@ class _Scaled(Function):
 class LearnedFakeQuantize(FakeQuantize):
     """FakeQuantize with a learned scale (LSQ). The observer chooses the first scale from the first batch.
 
-        d y / d scale = round(x / scale) - x / scale inside, quant_min or quant_max - zero_point if x is cut off
+        d y / d scale = round(x / scale) - x / scale, or quant_min or quant_max - zero_point if x is cut off
 
     Example:
         >>> fake = mn.quantization.LearnedFakeQuantize(dtype=mn.int8, symmetric=True)

@@ -102,8 +102,8 @@ class PercentileObserver(_Histogram):
 class MSEObserver(_Histogram):
     """Finds the two ends that minimize the sum over bins of count * (x - fake_quantize(x))^2.
 
-    The ends begin at the least and the largest number, and shrink to 0 together in 100 steps; the observer takes the
-    best step.
+    The ends begin at the least and the largest number, and move to 0 together in 100 steps; the observer takes the best
+    step.
 
     Example:
         >>> observer = mn.quantization.MSEObserver()

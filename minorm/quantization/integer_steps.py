@@ -1,6 +1,6 @@
 """Computes the steps of an int8 model in integers, and writes them in the form of an ONNX file.
 
-A convolution, its BatchNorm and its ReLU are one step of integers, as onnxruntime and devices compute it:
+A convolution, its BatchNorm and its ReLU are one step on integers; onnxruntime and devices use the same formula:
 
     sum = conv(q_x - z_x, W_q) + b_q                        exact, in int32 on a device
     q_y = clip(round(float32(sum) * M) + z_y, low, high)     M = float32(s_x * s_w / s_y); halves round to even
@@ -44,7 +44,7 @@ class Grid:
         return np.rint(x.astype(np.float64) / float(self.scale))
 
     def round(self, x: Any) -> Any:
-        """Round x, an array of float32, to numbers of this grid, with QuantizeLinear and DequantizeLinear's rules."""
+        """Round x, an array of float32, to numbers of this grid, as QuantizeLinear and DequantizeLinear do."""
         q = np.clip(np.rint(x / self.scale) + np.float32(self.zero), self.low, self.high)
         return (q - np.float32(self.zero)) * self.scale
 

@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def sites(self) -> list[Site]:
-        """Return every Site, at which an activation is rounded."""
+        """Return all Sites, the points at which activations are rounded."""
         return [*self.inputs.values(), *(site for step in self.steps for site in step.outputs.values())]
 
 

@@ -93,7 +93,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
-    """Return the result after rounding some of its Tensors; `sites` has the indices of these in `tensors_of(value)`."""
+    """Return the value after rounding some of its Tensors; `sites` has their indices in `tensors_of(value)`."""
     places = itertools.count()
 
     def part(tensor: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Reads zip files entry by entry and piece by piece. PyTorch's .pt and NumPy's .npz files are zip archives.
 
 Python's zipfile raises six kinds of errors for a damaged file, and takes seconds for a directory of some megabytes. It
-also reads entries that overlap, so that a small file can unpack to any number of bytes. This module checks the whole
-directory before it reads an entry. Every fault is a ValueError, and no piece is larger than PIECE.
+also accepts overlapping entries, with which a small file can unpack to any number of bytes. This module checks the
+whole directory before it reads an entry. Every fault is a ValueError, and no piece is larger than PIECE.
 """
 
 from __future__ import annotations

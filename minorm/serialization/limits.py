@@ -27,7 +27,7 @@ SPARE = 32 * MIB
 
 
 def spare(length: int) -> int:
-    """Return how much memory a reader may take before it knows that a file of this length is complete, in bytes."""
+    """Return how many bytes a reader may allocate before it knows that a file of this length is complete."""
     return FACTOR * length + SPARE
 
 

@@ -224,7 +224,7 @@ class _Machine:
 
 
 def _check_key(key: Any) -> None:
-    """Raise ValueError for a key that no state_dict has, such as a tuple: many slow keys may share one hash."""
+    """Raise ValueError for a key that no state_dict has; tuples, for example, are slow and may all share one hash."""
     if type(key) not in (str, int, float, bool, type(None)):
         raise ValueError("a dict in it has a key that is neither a text nor a number")
     if type(key) is int and abs(key) >= MAX_KEY:

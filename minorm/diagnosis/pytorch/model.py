@@ -54,7 +54,7 @@ class TorchModel:
                         buffer.copy_(before)
 
     def evaluation(self) -> None:
-        """Switch to running statistics, without dropout."""
+        """Switch to evaluation: layers use running statistics, and nothing is dropped."""
         self._leave_training()
         self.batch_statistics = False
 

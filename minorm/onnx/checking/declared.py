@@ -71,7 +71,7 @@ def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Itera
 
 
 def maker(model: Any, name: str) -> str:
-    """Describe the node that computes a value, in words."""
+    """Return words that describe the node that computes a value."""
     for node in model.graph.node:
         if name in node.output:
             return in_words(node)

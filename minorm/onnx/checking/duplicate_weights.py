@@ -1,4 +1,4 @@
-"""Find weights that became two tensors each, which no longer train together, and weights that became one tensor.
+"""Find a weight that became two tensors, which no longer train together, and weights that became one tensor.
 
 If a head shares its weights with a word embedding, constant folding writes the head's transposed weights as a second
 tensor. PyTorch's newer exporter writes equal weights of several modules as one tensor, under a new name.
@@ -36,7 +36,7 @@ def _ends(array: Any) -> Any:
 
 
 def merged(proto: Any, arrays: Mapping[str, Any], origin: Origin) -> list[str]:
-    """Return the exporter-made names of Parameters that nodes of several modules read."""
+    """Return Parameters that nodes of several modules read and whose names come from the exporter."""
     modules: dict[str, set[str]] = {}
     for node in proto.graph.node:
         for name in node.input:

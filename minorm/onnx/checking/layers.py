@@ -28,12 +28,12 @@ SIZES = frozenset(("Shape", "Size"))
 class LayerRow:
     """Describes a layer. Each tensor counts once, in the first layer that reads it.
 
-    path               the path of its module, if the file says it
+    path               the path of the layer's module, if the file has it
     parameters         the count of numbers in parameters
     frozen             how many of these are frozen
     statistics         the count of running statistics
     fixed              the count of other floats, which do not train
-    shape              the shape of its result; None if the model did not run
+    shape              the shape of the layer's result; None if the model did not run
     multiplications    the count of multiplications, as in profiling.py; None if the model did not run
     reads, gives       the values of the graph that the layer reads, and the values that it computes
     """
@@ -118,7 +118,7 @@ def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
 
 
 class _Weights:
-    """Counts the tensors that nodes read, directly or through nodes on constants; each tensor counts only once."""
+    """Counts tensors that nodes read, directly or after a computation with constants; each tensor counts only once."""
 
     def __init__(self, held: Sizes) -> None:
         self.held = held
@@ -126,7 +126,7 @@ class _Weights:
         self.counted: set[str] = set()
 
     def take(self, names: Iterable[str]) -> Counter[str]:
-        """Return, for each kind of tensor, how many numbers these values bring in."""
+        """Return the count of numbers of each kind in these tensors, except for tensors that were counted before."""
         counts = Counter[str]()
         waiting = list(names)
         while waiting:

@@ -124,12 +124,12 @@ class Required:
         return a
 
     def shape(self, node: Any, place: int) -> list[int] | None:
-        """Return the shape of a node's input whose array is in the file."""
+        """Return the shape of a node's input, if the input's array is in the file."""
         tensor = self.arrays.get(node.input[place]) if place < len(node.input) else None
         return None if tensor is None else list(tensor.dims)
 
     def integers(self, node: Any, name: str, place: int) -> list[int] | None:
-        """Return the integers (axes or lengths) of an attribute, or of a node's input whose array is in the file."""
+        """Return integers (axes or lengths): an attribute, or a node's input whose array is in the file."""
         for given in node.attribute:
             if given.name == name:
                 return list(given.ints)

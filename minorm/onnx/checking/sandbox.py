@@ -1,8 +1,8 @@
 """Run onnxruntime and the onnx checker in a separate process, with a limit on memory and a time-out.
 
-These libraries are C++ code that reads foreign files. Such a file can crash them, make them divide by zero, keep them
-busy for ever, or make them ask for a terabyte. Then the answer has a text that says what happened, and this process
-continues.
+These libraries are C++ code that reads foreign files. Such a file can crash these libraries, make them divide by zero,
+keep them busy for ever, or make them allocate a terabyte. Then the answer has a text that says what happened, and this
+process continues.
 
     answer = ask("model.onnx", {"x": array})
     answer["checker"].passed, answer["run"].text, answer.outputs

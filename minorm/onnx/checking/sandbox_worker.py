@@ -283,7 +283,7 @@ def _inferred(model: Any) -> Any:
 
 
 def _as_model(model: Any, function: Any, calls: list[Any], values: Known) -> Any:
-    """Turn a function into a model; its inputs have the types and lengths on which all its calls agree."""
+    """Turn a function into a model; its inputs get the types and lengths that are the same in all calls."""
     import onnx
 
     body = onnx.ModelProto(ir_version=model.ir_version, opset_import=function.opset_import, functions=model.functions)

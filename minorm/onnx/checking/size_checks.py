@@ -88,7 +88,7 @@ class Comparison:
         warnings.warn(f"{self.operation}: {message}", stacklevel=5)
 
     def correct(self, new: Any, folder: str | None = None) -> None:
-        """Remove wrong declarations from the new model: wrong lengths of outputs become free.
+        """Remove wrong declarations from the new model: lengths of outputs that are declared wrongly become free.
 
         Wrong declarations of the values between the nodes are dropped.
         """

@@ -1,4 +1,4 @@
-"""`verify` checks with the onnx checker and onnxruntime that a file computes the same as the model."""
+"""`verify` checks, with the onnx checker and onnxruntime, that a file computes the same results as the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose the opset of a file, if the caller does not: the lowest opset at which no normalization is split.
+"""Choose the opset of a file if the caller does not choose it: the lowest at which no normalization is split.
 
 A lower opset is better, because older runtimes can run it. But some operators are new: LayerNormalization exists from
 opset 17 on, RMSNormalization exists from opset 23 on, and GroupNormalization has one scale per channel from opset 21

@@ -1,4 +1,4 @@
-"""Make inputs for a model without an example: random numbers in the shapes that its file declares."""
+"""Make inputs for a model if there is no example: random numbers in the shapes that the model's file declares."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def compute_in_double(node: Any, schema: Any) -> None:
 
 
 def name_type(node: Any, elem: int) -> None:
-    """Make a node's attribute name this type."""
+    """Write this type into the attribute that names a node's type."""
     name = NAMED[node.op_type][0]
     found = next((a for a in node.attribute if a.name == name), None) or node.attribute.add(name=name)
     found.ClearField("ref_attr_name")

@@ -1,8 +1,8 @@
 """Turn a loaded module back into the graph of its file: the same nodes and names, with its current tensors and modes.
 
-The module does not run, so no example is necessary and free axes stay free. Only what the user changed changes in the
-file: contents, the form of nodes that have a mode, and the outputs of the graph. If the calls of a function must
-differ, they are inlined.
+The module does not run, so no example is necessary and free axes stay free. The file changes only where the user has
+changed something: contents, the form of nodes that have a mode, and the outputs of the graph. If the calls of a
+function must differ, they are inlined.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Restorer:
         return (layer.training if self.training is None else self.training) and not layer.frozen
 
     def _apply(self, placed: Placed, node: Any, holder: Any) -> tuple[Any, tuple[str, ...]]:
-        """Give the node the form for its mode; return the draft, and names of new statistics that become outputs."""
+        """Give the node the form for its mode; return the draft, and the names of statistics that become outputs."""
         opsets = opset_table(getattr(holder, "opset_import", self.model.opset_import), "the model")
         since = versions.resolve(node.op_type, opsets[""])
         draft = self.rewriter.draft(node, since, self._values(holder))

@@ -1,7 +1,7 @@
 """Run the model several times to see what it computes, and leave it unchanged.
 
-One run gives the operations. A run in which a free axis (the batch, say) has another length shows which lengths and
-numbers depend on that axis. A run with other input values shows which numbers the model computed outside minorm, by
+One run shows the operations. A run in which a free axis (the batch, for example) has another length shows which lengths
+and numbers depend on that axis. A run with other input values shows which numbers the model computed outside minorm, by
 `x.numpy()` or `x.item()`; without this run, such numbers would silently become constants. Afterwards we restore modes,
 buffers and the random generator.
 """

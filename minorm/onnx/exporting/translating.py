@@ -1,6 +1,6 @@
 """Translate a model to a ModelProto: run the model on an example, walk through the runs, and name all values.
 
-This module knows neither files nor runtimes; `export.py` does.
+This module uses neither files nor runtimes; `export.py` uses both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Turn recorded runs into a graph: write each call that has a rule, and look inside each call that has no rule.
 
 We walk through all runs of the model together. We recognise a Tensor if it is the same object as an earlier Tensor, or
-has the same array (`x.detach()`). A Tensor that we do not recognise is a constant. The walk continues after an
-operation that cannot be written, so that the error at the end lists all of them.
+has the same array (`x.detach()`). A Tensor that we do not recognise is a constant. If an operation cannot be written,
+the walk continues, so that the error at the end lists all such operations.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Writer:
         self.spoilt = None
 
     def _by_rule(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> list[str] | None:
-        """Write the call by the first rule that accepts it and return None; if no rule does, return the reasons."""
+        """Write the call with the first rule that accepts it and return None; if there is no rule, return the reasons."""
         graph, first, reasons = self.graph, calls[0], []
         rules = registry.writers(first.target, graph.opset)
         if not rules:
