@@ -20,8 +20,10 @@ EVERY = 0.1  # the least number of seconds between two drawings
 
 
 class TrainingBar:
-    """A progress bar for one training run: `with TrainingBar(console, "seed 0", steps) as bar:
-    run.fit(bar.after_step)`.
+    """A progress bar for one training run.
+
+        with TrainingBar(console, "seed 0", steps) as bar:
+            run.fit(bar.after_step)
 
     done  the number of steps that earlier parts of the run have made
     """

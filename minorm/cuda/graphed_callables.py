@@ -1,8 +1,8 @@
 """make_graphed_callables captures the forward and the backward pass of a module or function as two CUDA graphs.
 
-    model = mn.cuda.make_graphed_callables(model, (images,))       # a part of a step; make_graphed_step captures whole
-                                                                   steps loss = F.cross_entropy(model(images), labels)
-                                                                   loss.backward()
+    model = mn.cuda.make_graphed_callables(model, (images,))       # a part of a step; make_graphed_step: all of it
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
 
 Names and rules are PyTorch's. A call returns Tensors whose memory belongs to the graph, and the next call overwrites
 this memory.

@@ -1,7 +1,7 @@
 """Compute a layer's statistics: moments of each sample, errors of running statistics, the error of a batch size.
 
-All these follow from m_i and v_i, the mean and variance of a channel in sample i. The data have the moments mu =
-mean(m) and s^2 = mean(v + (m - mu)^2). If statistics come from a batch of B samples, the output's error is
+All these follow from m_i and v_i, the mean and variance of a channel in sample i. The data have the moments
+mu = mean(m) and s^2 = mean(v + (m - mu)^2). If statistics come from a batch of B samples, the output's error is
 
     e = sqrt((tau + kappa/4) / B),  tau = Var(m) / s^2,  kappa = Var(v + (m - mu)^2) / s^4,
 

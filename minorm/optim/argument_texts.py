@@ -42,8 +42,8 @@ SCHEDULE = {
 
 
 def optimizer(lr: float, after: str, paper: str = "", **own: str) -> Callable[[AnyClass], AnyClass]:
-    """Complete an optimizer's docstring. The docstring's example minimizes p * p with one step at rate `lr`, from p =
-    [1, -2] to `after`.
+    """Complete an optimizer's docstring. The docstring's example minimizes p * p with one step at rate `lr`, from
+    p = [1, -2] to `after`.
     """
     return documented(OPTIMIZER, base=_a_step, words={"lr": str(lr), "after": after, "paper": paper}, **own)
 

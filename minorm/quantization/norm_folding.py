@@ -1,7 +1,7 @@
 """Folds a BatchNorm into the convolution before it.
 
-BatchNorm after a convolution only multiplies each channel by a number and adds a number. With a = weight / sqrt(var +
-eps):
+BatchNorm after a convolution only multiplies each channel by a number and adds a number. If a is
+weight / sqrt(var + eps):
 
     a * (conv(x, W) + c - mean) + bias  ==  conv(x, a W) + (a (c - mean) + bias)
 

@@ -160,7 +160,7 @@ class Writer:
         self.spoilt = None
 
     def _by_rule(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> list[str] | None:
-        """Write the call with the first rule that accepts it and return None; if there is no rule, return the reasons."""
+        """Write the call with the first rule that accepts it, and return None; otherwise return the reasons."""
         graph, first, reasons = self.graph, calls[0], []
         rules = registry.writers(first.target, graph.opset)
         if not rules:
