@@ -109,7 +109,8 @@ class RAdam(Elementwise):
 
     m, v, m' and v' are the same as in `Adam`. The second formula applies once
     rho = 2 / (1 - beta2) - 1 - 2 t beta2^t / (1 - beta2^t) is above 5; r grows to 1 as rho grows. So no warm-up of the
-    rate is needed. The arguments and results are PyTorch's. Raises ValueError for a negative setting and for betas outside [0, 1).
+    rate is needed. The arguments and results are PyTorch's. Raises ValueError for a negative setting and for
+    betas outside [0, 1).
     """
 
     names = ("exp_avg", "exp_avg_sq")
