@@ -373,7 +373,7 @@ _ADDRESSES = {"checkpoint", "random"}  # documented addresses of code in seriali
 
 
 def __getattr__(name: str) -> Any:
-    """Return a module, or one of a few functions, and import it at its first use."""
+    """Import a module, or one of a few functions, at its first use, and return it."""
     try:
         if name in _MODULES or name in _ADDRESSES or name in _LATER.values():
             return importlib.import_module(f"minorm.{name}")
@@ -387,7 +387,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return only the public names, without the modules that define them."""
+    """Return only the public names, not the modules that define these names."""
     module = type(minorm)
     own = {name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, module)}
     return sorted((own | _MODULES | _LATER.keys() | {"__version__"}) - {"Any", "TYPE_CHECKING"})

@@ -1,4 +1,4 @@
-"""PyTorch's newer names for functions of the GPU: `accelerator.is_available()` and `current_accelerator()`."""
+"""PyTorch's newer names for functions that look for a GPU: `accelerator.is_available()` and `current_accelerator()`."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["current_accelerator", "device_count", "is_available", "synchronize"]
 
 @documented({}, check_available="accepted, without effect: the answer always says whether a GPU can be used")
 def current_accelerator(check_available: bool = False) -> device | None:  # noqa: ARG001  both ask what is there
-    """Return device("cuda") if a GPU can be used, else None."""
+    """Return device("cuda"), or None if no GPU can be used."""
     return device("cuda") if cuda.is_available() else None

@@ -25,8 +25,8 @@ __version__ = "0.1.0"  # pyproject.toml reads the version from here
 def get_num_threads() -> int:
     """Return the number of threads that the kernels use.
 
-    At first it is the number of processors that this process may use (its affinity), or OMP_NUM_THREADS if that was
-    smaller at import. `set_num_threads` changes it.
+    The default is the number of processors that this process may use (its affinity), or OMP_NUM_THREADS if this was
+    smaller at import. `set_num_threads` changes the number.
     """
     return minorm_ext.get_num_threads()
 
@@ -34,10 +34,10 @@ def get_num_threads() -> int:
 @documented({}, n="the number of threads, 1 to 1024")
 @checked
 def set_num_threads(n: int) -> None:
-    """Let the kernels use n threads from now on, whatever the environment says. Results stay the same to the bit.
+    """Let the kernels use n threads from now on, and ignore OMP_NUM_THREADS. Results have the same bits for all n.
 
-    Raises ValueError for n below 1 or above 1024, and if the system refuses to make so many threads; the number then
-    stays unchanged. Raises TypeError unless n is an integer.
+    Raises ValueError if n is below 1 or above 1024, or if the system refuses to make so many threads; then the number
+    of threads does not change. Raises TypeError unless n is an integer.
 
     Example:
         >>> before = mn.get_num_threads()
@@ -50,7 +50,7 @@ def set_num_threads(n: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables with which another process computes as this one does."""
+    """Return the environment variables that make another process compute in the same way as this process."""
     return minorm_ext.environment()
 
 
@@ -109,9 +109,7 @@ def _cuda() -> str:
 
 
 def _memory() -> str:
-    """Describe the pool of buffers: the memory in use, the idle memory, and how many requests got a buffer from the
-    pool.
-    """
+    """Describe the pool of buffers: the memory in use, the idle memory, and how many buffers were reused or made."""
     if not (now := memory.statistics()):
         return "no pool: NumPy allocates"
     used, idle, limit = (f"{now[name] / 1e6:,.1f} MB" for name in ("used_bytes", "idle_bytes", "limit_bytes"))

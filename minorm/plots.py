@@ -1,13 +1,13 @@
-"""Pictures of a training run: its curves, a confusion matrix, and running statistics beside the statistics of the
-batches.
+"""Pictures of a training run: its curves, a confusion matrix, and the running statistics beside the batches'
+statistics.
 
-The left part of `training_picture` shows loss and accuracy. The middle part shows one channel over time: each dot is
-the mean (below it, the variance) of one batch, and the line is the running value that evaluation uses. The right part
-shows every channel at the end: how far the running value, and the value of the last batch, are from the value over all
-training images.
+The left part of `training_picture` shows loss and accuracy. The middle part shows one channel over time, the mean above
+and the variance below. Each dot is the value of one batch, and the line is the running value that evaluation uses. The
+right part shows all channels at the end: how far the running value, and the value of the last batch, are from the value
+over all training images.
 
-The colours have the names of Okabe and Ito's colours, but are darker. Each has a contrast of at least 4.5 with white,
-and colour-blind readers can tell any two of them apart. Shapes and line styles differ as well.
+The colours have the names of Okabe and Ito's colours, but are darker. Each colour has a contrast of at least 4.5 with
+white, and colour-blind readers can distinguish any two colours. Shapes and line styles differ as well.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def training_picture(
     losses      the loss of every training step
     history     a row for each epoch, as Run keeps them
     watch       the statistics of the BatchNorm layers at every step
-    population  the statistics of the same layers for all training images as one batch
+    population  the statistics of the same layers, with all training images as one batch
     """
     with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(14, 7.6), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
@@ -108,7 +108,7 @@ def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
 
 
 def learning_rates(test: RangeTest, title: str = "") -> Figure:
-    """Draw loss by learning rate, as `mn.optim.lr_finder` measured it, with the rates that it suggests."""
+    """Draw the loss by learning rate that `mn.optim.lr_finder` measured, and the rates that it suggests."""
     with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(8, 4.5), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
@@ -132,8 +132,8 @@ def learning_rates(test: RangeTest, title: str = "") -> Figure:
 
 
 def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
-    """Draw a confusion matrix: a row for each true class, a column for each predicted class. The larger a cell's share
-    of its row, the darker it is.
+    """Draw a confusion matrix: a row for each true class, a column for each predicted class. A cell is darker if its
+    share of the row is larger.
     """
     count = len(names)
     side = min(14.0, max(4.0, 0.42 * count + 2.2))
@@ -194,7 +194,7 @@ def _percent(share: float | None) -> float:
 
 
 def _most_moved(watch: BatchNormWatch, layer: str) -> int:
-    """Return the channel whose running mean is farthest from 0, measured in standard deviations."""
+    """Return the channel whose running mean, measured in standard deviations, is farthest from 0."""
     means, variances = watch.running(layer)
     return int(np.argmax(np.abs(means[-1]) / np.sqrt(variances[-1] + 1e-12)))
 
@@ -217,7 +217,7 @@ def _channel(axes: Any, watch: BatchNormWatch, layer: str, channel: int, row: in
 
 
 def _errors(axes: Any, watch: BatchNormWatch, population: BatchNormWatch, row: int) -> None:
-    """Draw, for every channel at the end, how far the running value and one batch's value are from the value of all
+    """Draw, for every channel, how far the last running value and the last batch's value are from the value of all
     images.
     """
     batch: list[Any] = []

@@ -1,7 +1,7 @@
-"""Progress in the terminal: a bar with training loss, accuracy, images per second and the time left. It needs the
-package rich.
+"""Progress in the terminal: a bar with training loss, accuracy, images per second and the time left. This module needs
+the package rich.
 
-The training loop itself draws it, at most ten times a second, so that no extra thread takes processor time from the
+The training loop itself draws the bar, at most ten times a second. So no extra thread takes processor time from the
 kernels.
 """
 
@@ -20,10 +20,12 @@ EVERY = 0.1  # the least number of seconds between two drawings
 
 
 class TrainingBar:
-    """A progress bar for one training run: `with TrainingBar(console, "seed 0", steps) as bar:
-    run.fit(bar.after_step)`.
+    """A progress bar for one training run.
 
-    done  the number of steps that an earlier part of the run has made
+        with TrainingBar(console, "seed 0", steps) as bar:
+            run.fit(bar.after_step)
+
+    done  the number of steps that earlier parts of the run have made
     """
 
     def __init__(self, console: Console, title: str, steps: int, done: int = 0) -> None:
@@ -51,7 +53,7 @@ class TrainingBar:
         self._progress.stop()
 
     def after_step(self, score: Score) -> None:
-        """Count one step, and draw the bar if the last drawing is old enough."""
+        """Count one step, and draw the bar if it was not drawn in the last tenth of a second."""
         self._waiting += 1
         self._score = score
         if time.perf_counter() - self._drawn >= EVERY:

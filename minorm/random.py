@@ -1,4 +1,4 @@
-"""The documented address of the random generator; devices/generators.py has it."""
+"""The public module of the random generator, which devices/generators.py defines."""
 
 from minorm.devices.generators import Generator, generator, get_state, kept, manual_seed, set_state
 

@@ -1,7 +1,7 @@
 """Checks gradients against finite differences, which do not use the graph.
 
-The slope of a function along direction v is (f(x + h v) - f(x - h v)) / 2h, whose error is O(h^2) + O(rounding / h).
-`gradcheck` compares this slope with that of backward() for every element, in float64.
+The slope of a function along direction v is (f(x + h v) - f(x - h v)) / 2h; its error is O(h^2) + O(rounding / h).
+`gradcheck` compares this slope with the gradient from backward() for every element, in float64.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from minorm.tensor.tensor import Tensor
     h="the distance that an element is moved up and down",
 )
 def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], which: int, weights: Any, h: float) -> Any:
-    """sum of weights * (f(x + h e) - f(x - h e)) / 2h for each element e of input number `which`.
+    """Return the sum of weights * (f(x + h e) - f(x - h e)) / 2h for each element e of input number `which`.
 
-    Its error is O(h^2) + O(rounding / h). The gradient is a float64 array of the input's shape.
+    The error is O(h^2) + O(rounding / h). The gradient is a float64 array with the shape of the input.
 
     Example:
         >>> from minorm.testing import numerical_gradient
@@ -60,10 +60,10 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
     seed="of the random weights of f's results, so that no error can hide in a sum",
 )
 def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
-    """|backward's slope - (f(x + h e) - f(x - h e)) / 2h| for every element e; returns the largest relative error.
+    """Compare the gradient with (f(x + h e) - f(x - h e)) / 2h for every element e; return the largest relative error.
 
     Raises AssertionError if a relative error exceeds `tolerance`; the message names the input and the two values.
-    Raises TypeError for floats that are not float64.
+    Raises TypeError if an input has floats of another type than float64.
 
     Example:
         >>> from minorm.testing import gradcheck
@@ -123,7 +123,7 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
 def gradgradcheck(
     f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0
 ) -> float:
-    """`gradcheck` of the gradients of f that `autograd.grad(create_graph=True)` returns, for the inputs and for the
+    """Call `gradcheck` for the gradients of f from `autograd.grad(create_graph=True)`, as functions of inputs and
     weights.
 
     Raises the same AssertionError as gradcheck; the message counts the weights of f's results as inputs that follow f's

@@ -1,4 +1,4 @@
-"""Automatic mixed precision, as in PyTorch: products use 16 bits, and operations that may overflow use float32.
+"""Automatic mixed precision, as in PyTorch: matrix products use 16 bits, operations that may overflow use float32.
 
     with mn.autocast("cpu", mn.bfloat16):       or "cuda"
         loss = loss_function(model(images), labels)
@@ -7,7 +7,7 @@
     scaler.update()
 
 Parameters, their gradients and the optimizer's steps stay in float32. The 16-bit results are kept for the backward
-pass, so a step takes about half of the memory; on a GPU products are faster too.
+pass, so a step takes about half of the memory. On a GPU, products are also faster.
 """
 
 from minorm.amp.casting import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled

@@ -1,15 +1,15 @@
-"""autocast: gives each operation its inputs in the type that suits it.
+"""autocast: converts the inputs of each operation to the type in which the operation should compute.
 
     16 bits    matrix products, convolutions, recurrent layers
     float32    exponentials, logarithms, powers, sums, softmax, losses, whose results may exceed the range of 16 bits
-    widest     other operations with inputs of several float types: the widest of these types
-    as it is   all other operations, such as normalizations, which always compute in float32
+    widest     other operations with inputs of several float types, which compute in the widest of these types
+    no cast    all other operations, such as normalizations, which always compute in float32
 
-Softmax and the cross entropy read 16 bits without a cast: they widen the numbers themselves, and give float32.
+Softmax and the cross entropy read 16-bit inputs without a cast: they widen the numbers themselves, and return float32.
 
 Only float32 and 16-bit inputs are cast; float64 inputs are not. Casts are operations of the graph, so that a float32
-parameter gets a float32 gradient. PyTorch has different policies for "cuda" and "cpu"; minorm has one, which is close
-to that for "cuda". In PyTorch's policy for "cuda", normalizations of rows and groups give float32.
+parameter gets a float32 gradient. PyTorch has different policies for "cuda" and "cpu". minorm has one policy, which is
+close to PyTorch's policy for "cuda". But in PyTorch's policy, normalizations of rows and groups return float32.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ WIDENING: frozenset[type] = frozenset({activation.Softmax, activation.LogSoftmax
 
 
 def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the inputs of an operation in the types of the policy."""
+    """Return the inputs of an operation, cast to the type that the policy prescribes."""
     lower = trace.state.cast_types.get("cpu" if type(inputs[0].array) is np.ndarray else "cuda")
     if lower is None:
         return inputs
@@ -88,7 +88,7 @@ def _in(x: Any, wanted: Type, cast: Any) -> Any:
 
 
 class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name
-    """In this block operations get their inputs in the types that suit them; `minorm.amp.casting` lists the types.
+    """In this block, inputs are cast to the type in which the operation should compute (see `minorm.amp.casting`).
 
     Args:
         device_type (str): "cuda" or "cpu": the device whose tensors are cast
@@ -97,7 +97,7 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
         cache_enabled (bool, default None): accepted as in PyTorch, without effect
 
     Use it as a `with` block or a decorator, for the forward pass and the loss. backward() uses the types of the forward
-    pass, inside the block or outside. Each thread has its own autocast. An export ignores it.
+    pass, inside the block or outside. Each thread has its own autocast. An export ignores autocast.
 
     Example:
         >>> x, layer = mn.ones(2, 3), mn.nn.Linear(3, 4)
@@ -120,7 +120,7 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
         self.asked = enabled
 
     def _inside(self) -> dict[str, Any]:
-        """Return the state for the block: this device's type, and the types of outer autocasts for other devices."""
+        """Return the state for the block: this device's type, and other devices' types from surrounding autocasts."""
         types = {device: kind for device, kind in trace.state.cast_types.items() if device != self.device}
         if self.asked:
             types[self.device] = self.fast_dtype
@@ -133,7 +133,7 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
 @documented(DEVICE)
 @checked
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Return True inside an `autocast` of this kind of device, in this thread.
+    """Return True inside an `autocast` for this kind of device, in this thread.
 
     Example:
         >>> with mn.autocast("cpu"):
@@ -146,7 +146,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 @documented(DEVICE)
 @checked
 def get_autocast_dtype(device_type: str) -> Type:
-    """Return the 16-bit type of the open `autocast`; outside of an autocast, the type that it has by default.
+    """Return the 16-bit type of the surrounding `autocast`; outside an autocast, return the default type.
 
     Example:
         >>> mn.get_autocast_dtype("cpu"), mn.get_autocast_dtype("cuda")

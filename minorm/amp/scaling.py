@@ -1,7 +1,7 @@
-"""GradScaler keeps small gradients from vanishing in float16: it multiplies the loss before backward(), and divides the
-gradients after it.
+"""GradScaler keeps small gradients from vanishing in float16: it multiplies the loss by a factor before backward(), and
+divides the gradients by the same factor after backward().
 
-The factor grows while all gradients are finite. If a gradient is not finite, the optimizer's step is left out and the
+The factor grows while all gradients are finite. If a gradient is not finite, the optimizer's step is skipped and the
 factor shrinks.
 """
 
@@ -19,7 +19,7 @@ from minorm.support.states import check_number
 
 
 class GradScaler(Checked):
-    """loss * scale before backward(), gradient / scale before the optimizer's step.
+    """Uses loss * scale for backward(), and gradient / scale for the optimizer's step.
 
     Args:
         device (str, default 'cuda'): accepted as in PyTorch; the scale is a Python number, for tensors of any device
@@ -29,8 +29,8 @@ class GradScaler(Checked):
         growth_interval (int, default 2000): the number of finite steps after which the scale grows
         enabled (bool, default True): False changes no losses and gradients, and leaves out no step
 
-    bfloat16 has float32's range and needs no scaler. In each step the host reads one number from a GPU: whether all
-    gradients are finite.
+    bfloat16 has the range of float32 and needs no scaler. In each step, the host reads one number from the GPU, which
+    says whether all gradients are finite.
 
     Example:
         >>> w = mn.nn.Parameter(mn.tensor([1.0]))
@@ -70,7 +70,7 @@ class GradScaler(Checked):
         self._stepped: set[int] = set()
 
     def scale(self, outputs: Any) -> Any:
-        """outputs * scale, for a Tensor or a list or tuple of them; 16 bits become float32 to avoid overflow."""
+        """Return outputs * scale for a Tensor, or for a list or tuple of Tensors; 16-bit Tensors become float32."""
         if not self.asked:
             return outputs
         if isinstance(outputs, (list, tuple)):
@@ -79,9 +79,9 @@ class GradScaler(Checked):
         return wide * self._scale
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of an optimizer now, as clipping needs; otherwise `step` divides them.
+        """Divide the gradients of an optimizer now, for example before clipping; otherwise `step` divides them.
 
-        RuntimeError for a second call before `update()`, and for a call after `step()`.
+        Raises RuntimeError for a second call before `update()`, and for a call after `step()`.
         """
         if not self.asked:
             return
@@ -95,7 +95,7 @@ class GradScaler(Checked):
         self._finite[id(optimizer)] = self._divide(optimizer)
 
     def _divide(self, optimizer: Any) -> bool:
-        """Divide all gradients by the scale; return whether all are finite."""
+        """Divide all gradients by the scale; return whether all gradients are finite."""
         found: Any = None
         inverse = 1.0 / self._scale
         for group in optimizer.param_groups:
@@ -116,7 +116,7 @@ class GradScaler(Checked):
         return True if found is None else bool(found)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """optimizer.step(*args, **kwargs) with divided gradients; if one is not finite, do nothing and return None."""
+        """Call optimizer.step with divided gradients; if a gradient is not finite, do nothing and return None."""
         if not self.asked:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs or args:
@@ -133,7 +133,7 @@ class GradScaler(Checked):
         return optimizer.step(**kwargs) if self._finite[id(optimizer)] else None
 
     def update(self, new_scale: float | None = None) -> None:
-        """Grow or shrink the scale after the steps since the last update, or set it to `new_scale`."""
+        """Grow or shrink the scale, depending on the steps since the last update, or set the scale to `new_scale`."""
         if not self.asked:
             return
         if new_scale is not None:
@@ -154,7 +154,7 @@ class GradScaler(Checked):
         self._stepped.clear()
 
     def get_scale(self) -> float:
-        """Return the scale; 1.0 if enabled=False."""
+        """Return the scale, or 1.0 if enabled is False."""
         return self._scale if self.asked else 1.0
 
     def is_enabled(self) -> bool:
@@ -174,7 +174,7 @@ class GradScaler(Checked):
         return self.growth_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the scale and its settings, with PyTorch's names; {} if enabled=False."""
+        """Return the scale and its settings, with PyTorch's names, or {} if enabled is False."""
         if not self.asked:
             return {}
         return {
@@ -186,7 +186,7 @@ class GradScaler(Checked):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from the state of a scaler of minorm or PyTorch. If enabled=False, do nothing."""
+        """Continue from the state of a scaler of minorm or PyTorch. If enabled is False, do nothing."""
         if not self.asked:
             return
         operation = "GradScaler.load_state_dict"
@@ -214,5 +214,5 @@ class GradScaler(Checked):
 
 
 def _float32(number: float) -> float:
-    """Return the nearest number of float32, in which PyTorch keeps the scale."""
+    """Round to float32, because PyTorch keeps the scale in float32."""
     return float(np.float32(number))

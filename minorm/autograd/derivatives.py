@@ -1,4 +1,4 @@
-"""Code that Jacobians and their products share: separate copies of the inputs, results as tuples, and their
+"""Code that Jacobians and their products share: it copies the inputs, collects the results as tuples, and computes
 gradients.
 """
 
@@ -19,9 +19,9 @@ GRAPH = "True gives results in the graph, which can be differentiated"
 
 
 class Call:
-    """One call of the function to differentiate: its inputs, separate from the caller's, and its outputs.
+    """One call of the function to differentiate: its outputs, and its inputs, which are separate from the caller's.
 
-    With create_graph=True an input that requires grad stays connected to the caller's graph.
+    If create_graph is True, an input that requires grad stays connected to the caller's graph.
     """
 
     def __init__(self, operation: str, func: Callable[..., Any], inputs: Any, create_graph: bool) -> None:
@@ -45,7 +45,7 @@ class Call:
         return self.outputs[0]
 
     def weights(self, v: Any, like: Sequence[Tensor], what: str) -> list[Tensor]:
-        """Return the vector v as Tensors with the shapes of `like`; if v is None, there must be one element, whose
+        """Return the vector v as Tensors with the shapes of `like`. If v is None, `like` must have one element; its
         weight is 1.
         """
         if v is None:
@@ -66,8 +66,8 @@ class Call:
     def gradients(
         self, outputs: Sequence[Any], inputs: Sequence[Any], v: Sequence[Any], strict: bool, create_graph: bool
     ) -> list[Tensor]:
-        """Return the gradients of the inputs. For an input without influence return zeros, or raise an error if
-        strict=True.
+        """Return the gradients of the inputs. If the outputs do not depend on an input, return zeros for it, or raise
+        an error if strict is True.
         """
         pairs = [(y, w) for y, w in zip(outputs, v, strict=True) if y.requires_grad]
         if strict and len(pairs) < len(outputs):
@@ -95,7 +95,7 @@ def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:
 
 
 def finished(results: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
-    """Return the results, detached from the graph unless create_graph is True."""
+    """Return the results; detach them from the graph unless create_graph is True."""
     return list(results) if create_graph else [x.detach() for x in results]
 
 

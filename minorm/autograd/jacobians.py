@@ -34,10 +34,11 @@ def jacobian(
     vectorize: bool = False,  # noqa: ARG001
     strategy: str = "reverse-mode",
 ) -> Any:
-    """d(func(inputs))/d(inputs): shape (*output.shape, *input.shape) for each pair of an output and an input.
+    """Return d(func(inputs))/d(inputs); for one output and one input, its shape is (*output.shape, *input.shape).
 
-    For one input and one output the result is a Tensor. For several inputs, or several outputs, it is a tuple. For
-    several inputs and several outputs it has, for each output, a tuple with one Tensor for each input.
+    For one input and one output, the result is a Tensor. For several inputs and one output, or one input and several
+    outputs, the result is a tuple of Tensors. For several inputs and several outputs, the result has a tuple for each
+    output, with one Tensor for each input.
 
     Example:
         >>> mn.autograd.functional.jacobian(lambda x: x * x, mn.tensor([1.0, 2.0]))
@@ -57,7 +58,7 @@ def _check_strategy(operation: str, name: str, strategy: str) -> None:
 
 
 def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[Tensor]:
-    """Return, for each input, the derivatives of all elements of one output."""
+    """Return the derivatives of all elements of one output by each input."""
     if y.numel() == 0:
         return [zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device) for x in call.inputs]
     with enable_grad():  # y[i] must join the graph, also inside the caller's no_grad()
@@ -86,8 +87,8 @@ def hessian(
     vectorize: bool = False,  # noqa: ARG001
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """All second derivatives: a tuple of tuples, with a Tensor of shape (*a.shape, *b.shape) for each pair of inputs a
-    and b.
+    """Return all second derivatives: a tuple of tuples, with a Tensor of shape (*a.shape, *b.shape) for each pair of
+    inputs a and b.
 
     Example:
         >>> mn.autograd.functional.hessian(lambda x: (x**3).sum(), mn.tensor([1.0, 2.0]))

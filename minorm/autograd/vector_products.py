@@ -1,10 +1,10 @@
-"""Products of a Jacobian or a Hessian with a vector: they take one to three walks, and the whole matrix would take one
-for each row.
+"""Products of a Jacobian or a Hessian with a vector. They take one to three backward walks, but the whole matrix would
+take one walk for each row.
 
 vjp   v^T J   one walk
-jvp   J v     two: (w^T J) v is linear in w, and its gradient for w is J v
-vhp   v^T H   two: one computes the gradient, and one differentiates it
-hvp   H v     three; H is symmetric, so vhp gives the same numbers faster
+jvp   J v     two walks: (w^T J) v is linear in w, and its gradient by w is J v
+vhp   v^T H   two walks: one computes the gradient, and one differentiates the gradient
+hvp   H v     three walks; H is symmetric, so vhp returns the same numbers faster
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NUMBER = "a function of Tensors that returns one number"
 def vjp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(func(inputs), v^T J), where J is the Jacobian of func.
+    """Return (func(inputs), v^T J), where J is the Jacobian of func.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0])
@@ -49,7 +49,7 @@ def vjp(
 def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(func(inputs), J v), where J is the Jacobian of func.
+    """Return (func(inputs), J v), where J is the Jacobian of func.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0])
@@ -68,7 +68,7 @@ def jvp(
 def vhp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(func(inputs), v^T H), where H is the Hessian of func.
+    """Return (func(inputs), v^T H), where H is the Hessian of func.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0])
@@ -87,7 +87,7 @@ def vhp(
 def hvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(func(inputs), H v), where H is the Hessian of func; `vhp` gives the same numbers faster.
+    """Return (func(inputs), H v), where H is the Hessian of func; `vhp` returns the same numbers faster.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0])

@@ -1,6 +1,7 @@
-"""PyTorch's backend switches, so that programs that set them run; most have no effect here.
+"""PyTorch's backend switches, so that programs that set these switches run. Most switches have no effect here.
 
-On a GPU these work: `backends.cuda.matmul.allow_tf32`, `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
+These switches have an effect on a GPU: `backends.cuda.matmul.allow_tf32`, and `allow_tf32`, `enabled` and `benchmark`
+of `backends.cudnn`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["compile", "cuda", "cudnn", "mkldnn", "mps", "set_float32_matmul_prec
 @documented({}, mode="accepted, without effect", warn_only="accepted, without effect")
 @checked
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Do nothing, as results have the same bits in every run anyway.
+    """Do nothing, because results have the same bits in every run anyway.
 
     Example:
         >>> mn.use_deterministic_algorithms(True)
@@ -33,7 +34,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     """Choose how a GPU computes products of float32 matrices: set `backends.cuda.matmul.allow_tf32`.
 
     Raises:
-        ValueError: `precision` is another word.
+        ValueError: `precision` is not one of PyTorch's names for a precision.
     """
     if precision not in ("highest", "high", "medium"):
         raise ValueError(

@@ -7,7 +7,7 @@ __all__ = ["is_built", "matmul"]
 
 
 class Matmul:
-    """allow_tf32: False by default; then float32 is computed in float32, even if CUPY_TF32 is set."""
+    """allow_tf32 is False by default; then float32 products are computed in float32, even if CUPY_TF32 is set."""
 
     allow_tf32 = switch("matmul_tf32", "backends.cuda.matmul.allow_tf32")
 
@@ -16,5 +16,5 @@ matmul = Matmul()
 
 
 def is_built() -> bool:
-    """Return whether CUDA can be used; nothing is built in advance."""
+    """Return whether CUDA can be used; there is nothing that must be built in advance."""
     return is_available()

@@ -1,10 +1,10 @@
 """`mn.backends.cudnn`: whether cuDNN, if it is installed, computes convolutions, and whether these may use TF32.
 
-    enabled        by default True; False computes convolutions as products of matrices
-    allow_tf32     by default False (PyTorch: True): float32 is computed in float32 by cuDNN and cuBLAS
+    enabled        by default True; if False, convolutions are computed as products of matrices
+    allow_tf32     by default False (in PyTorch True); then cuDNN and cuBLAS compute float32 in float32
 
-    benchmark      by default False; True tries ten plans for each new shape of a convolution and keeps the fastest.
-                   Another run may find another plan fastest, and have other last bits
+    benchmark      by default False; if True, ten plans are tried for each new shape of a convolution, and the fastest
+                   is kept. In another run, another plan may be the fastest, and the last bits may differ
 
 `deterministic` may be set without effect: results of one process are deterministic anyway.
 """

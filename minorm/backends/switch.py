@@ -1,4 +1,4 @@
-"""Makes a switch of kernels/switches.py an attribute of a class or module, to be read and set."""
+"""Makes a switch of kernels/switches.py an attribute of a class or module, which users can read and set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minorm.kernels import switches
 
 
 def switch(name: str, public: str) -> Any:
-    """Return a property for a bool switch; setting it to anything else is a TypeError that names it as `public`."""
+    """Return a property for a bool switch; another value raises a TypeError, which calls the switch `public`."""
 
     def get(self: Any) -> bool:  # noqa: ARG001
         return bool(getattr(switches, name))
@@ -24,5 +24,5 @@ def switch(name: str, public: str) -> Any:
 
 
 def with_switches(module: str, **properties: Any) -> None:
-    """Give a module these properties through a new type, as a module itself cannot have properties."""
+    """Give a module these properties by changing its type, because a module itself cannot have properties."""
     sys.modules[module].__class__ = type("module", (types.ModuleType,), properties)

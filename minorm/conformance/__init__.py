@@ -1,1 +1,1 @@
-"""Test which runtimes compute normalizations as ONNX defines them: cases, a formula in float64, a verdict per cell."""
+"""Test which runtimes compute normalizations as ONNX defines them: run cases, and compare with a float64 formula."""

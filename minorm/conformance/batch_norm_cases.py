@@ -1,4 +1,4 @@
-"""Make the cases of BatchNormalization: only this operator has two modes, and its versions express them differently."""
+"""Make the cases of BatchNormalization. Only this operator has two modes, which its versions express differently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONSUMED = {"consumed_inputs": [0, 0, 0, 1, 1]}
 
 
 def batch_norm_cases() -> Iterator[Case]:
-    """Yield the cases of every version, in inference and training."""
+    """Yield the cases of every version, for inference and training."""
     for opset in OPSETS:
         yield from inference(opset)
         yield from training(opset)
@@ -34,11 +34,11 @@ def build(
     saved: bool = False,
     **more: Any,
 ) -> Case:
-    """Build a case; the mode is expressed as in this version.
+    """Build a case; express the mode in the way of the opset's version.
 
-    types     (type of scale and B, type of the statistics), if they differ from x's type
-    spatial   None to leave it out, so that its default of 1 applies; 0 for statistics of every position
-    saved     True to fetch the batch's statistics too, outputs 4 and 5 of versions before 14
+    types     (type of scale and B, type of the statistics), if these differ from the type of x
+    spatial   None to leave the attribute out, so that its default of 1 applies; 0 for statistics of every position
+    saved     True to fetch the batch's statistics too, which are outputs 4 and 5 in versions before 14
     """
     offset, held, fetched = more.pop("offset", 0.0), more.pop("held", ()), more.pop("fetched", None)
     shape = (1,) if x.ndim == 1 else x.shape[1:] if spatial == 0 else x.shape[1:2]

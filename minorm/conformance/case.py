@@ -1,4 +1,4 @@
-"""Describe a case: one node and its numbers, for every runtime to compute. Write the case as a file."""
+"""Describe a case, which is one node with its numbers, and write the case as a file for the runtimes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """Describes a node of `operator`, in the version that `opset` published.
+    """Describes a node of `operator`, in the version of `opset`.
 
-    inputs    arrays in the operator's order
+    inputs    the arrays, in the operator's order
     outputs   names of the node's outputs, "" for an absent output
-    fetched   the number of outputs to ask for; None for all
-    held      places of the inputs that are initializers of the file; other inputs are fed
-    offset    the distance of the data from 0, in standard deviations
-    kind      what to ask for: "outputs" of the node, or a result that only frameworks give. "gradients" are the
-              gradients of x, scale and bias; `beside` is the gradient of y. "masked" is a batch norm of the entries for
-              which `beside` is true. "cumulative" are running statistics that are the plain average over batches; each
-              sample of x is a batch
+    fetched   the number of outputs that are needed; None for all outputs
+    held      the indices of the inputs that are initializers of the file; all other inputs are fed
+    offset    the mean of the data divided by their standard deviation
+    kind      the wanted results: "outputs" of the node, or results that only frameworks can compute. "gradients" are
+              the gradients of x, scale and bias, where `beside` is the gradient of y. "masked" is a batch norm of the
+              entries for which `beside` is true. "cumulative" are running statistics that are the plain average over
+              batches, where each sample of x is a batch
     """
 
     operator: str
@@ -50,18 +50,18 @@ class Case:
 
     @property
     def wanted(self) -> list[tuple[int, str]]:
-        """Return place and name of each wanted result."""
+        """Return the index and the name of each wanted result."""
         if self.kind == GRADIENTS:
             return list(enumerate(ANSWERS[GRADIENTS][: len(self.inputs)]))
         return self.file_outputs if self.kind == OUTPUTS else list(enumerate(ANSWERS[self.kind]))
 
     @property
     def file_outputs(self) -> list[tuple[int, str]]:
-        """Return place and name of each output of the node that is an output of the file."""
+        """Return the index and the name of each output of the node that is also an output of the file."""
         return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
 
     def feeds(self) -> dict[str, Any]:
-        """Return the inputs by name, without the inputs that the file holds."""
+        """Return by name the inputs that are fed; the others are initializers of the file."""
         return {f"i{place}": array for place, array in enumerate(self.inputs) if place not in self.held}
 
     def get(self, attribute: str, default: Any) -> Any:
@@ -70,7 +70,7 @@ class Case:
 
 
 def model(case: Case) -> ModelProto:
-    """Write the file: one node, its inputs fed or held, and outputs whose types the runtime must infer."""
+    """Return the file: one node with its inputs and initializers, and outputs whose types the runtime must infer."""
     names = [f"i{place}" for place in range(len(case.inputs))]
     node = helper.make_node(case.operator, names, list(case.outputs), **case.attributes)
     kinds = [helper.np_dtype_to_tensor_dtype(array.dtype) for array in case.inputs]

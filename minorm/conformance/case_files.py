@@ -1,4 +1,4 @@
-"""Write a list of cases to disk, for the process that asks a runtime: arrays as safetensors, other fields as JSON."""
+"""Write a list of cases to disk for the process with the runtime: arrays as safetensors, other fields as JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Make the grid of cases that runtimes may get wrong, for every normalization in every version.
 
-The list is the same in every process, so we pass on a case as its place in the list.
+The list is the same in every process, so an index in the list is enough to name a case to another process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OFFSETS = (1e2, 3e3, 1e4, 1e6)
 
 @functools.cache
 def all_cases() -> tuple[Case, ...]:
-    """Return every case, operator by operator and old versions first; the cases only for frameworks come last."""
+    """Return all cases, operator by operator and old versions first; the cases for frameworks only are at the end."""
     return (
         *batch_norm_cases(),
         *(case for opset in (1, 6, 22) for case in instance_norm(opset)),
@@ -41,7 +41,7 @@ def floats(bfloat16_too: bool) -> list[Any]:
 
 
 def instance_norm(opset: int) -> Iterator[Case]:
-    """Yield cases: version 1 takes only images, 6 any rank, and 22 also bfloat16."""
+    """Yield cases: version 1 takes only images, version 6 takes any rank, and version 22 also takes bfloat16."""
     extra: dict[str, Any] = {"consumed_inputs": [0, 0, 0]} if opset == 1 else {}
 
     def case(name: str, x: Any, offset: float = 0.0, **more: Any) -> Case:
@@ -68,7 +68,7 @@ def instance_norm(opset: int) -> Iterator[Case]:
 
 
 def group_norm(opset: int) -> Iterator[Case]:
-    """Yield cases: version 18 has a scale and a bias per group; version 21 has them per channel, and a stash type."""
+    """Yield cases: version 18 has a scale and a bias per group; version 21 has both per channel, and a stash type."""
 
     def case(name: str, x: Any, groups: int = 2, offset: float = 0.0, **more: Any) -> Case:
         numbers = groups if opset < 21 else x.shape[1]
@@ -100,7 +100,7 @@ def group_norm(opset: int) -> Iterator[Case]:
 
 
 def layer_norm() -> Iterator[Case]:
-    """Yield cases of 17, the only version. Scale and bias broadcast; mean and 1 / std are outputs."""
+    """Yield cases of version 17, the only version. Scale and bias broadcast; mean and 1 / std are outputs."""
 
     def case(name: str, x: Any, axis: int = -1, offset: float = 0.0, shape: Any = None, **more: Any) -> Case:
         shape = x.shape[axis:] if shape is None else shape
@@ -137,7 +137,7 @@ def layer_norm() -> Iterator[Case]:
 
 
 def rms_norm() -> Iterator[Case]:
-    """Yield cases of 23, the only version. The operator has no mean and no bias; y has scale's type."""
+    """Yield cases of version 23, the only version. The operator has no mean and no bias; y has the type of scale."""
 
     def case(name: str, x: Any, axis: int = -1, dtype: Any = None, shape: Any = None, **more: Any) -> Case:
         scale = draw(x.shape[axis:] if shape is None else shape, x.dtype if dtype is None else dtype, seed="s")
@@ -163,7 +163,7 @@ def rms_norm() -> Iterator[Case]:
 
 
 def mean_variance_norm(opset: int) -> Iterator[Case]:
-    """Yield cases of 9, and of 13, which adds bfloat16. The axes may be any; constant data give 0."""
+    """Yield cases of version 9, and of version 13, which adds bfloat16. Any axes are allowed; constant data give 0."""
 
     def case(name: str, x: Any, offset: float = 0.0, **more: Any) -> Case:
         return Case("MeanVarianceNormalization", opset, name, (x,), more, offset=offset)
@@ -187,7 +187,7 @@ def mean_variance_norm(opset: int) -> Iterator[Case]:
 
 
 def lp_norm(opset: int) -> Iterator[Case]:
-    """Yield cases of 1, and of 22, which adds bfloat16; p is 1 or 2."""
+    """Yield cases of version 1, and of version 22, which adds bfloat16; p is 1 or 2."""
 
     def case(name: str, x: Any, **more: Any) -> Case:
         return Case("LpNormalization", opset, name, (x,), more)
@@ -208,7 +208,7 @@ def lp_norm(opset: int) -> Iterator[Case]:
 
 
 def lrn(opset: int) -> Iterator[Case]:
-    """Yield cases of 1, and of 13, which adds bfloat16. N and C differ, and alpha is large, to show a wrong window."""
+    """Yield cases of version 1 and 13 (adds bfloat16). N and C differ, and alpha is large, to reveal a wrong window."""
 
     def case(name: str, x: Any, size: int, **more: Any) -> Case:
         given = {"alpha": 0.5, "beta": 0.75, "bias": 1.0, **more}

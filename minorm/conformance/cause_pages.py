@@ -1,10 +1,10 @@
-"""Write a page for each cause of a disagreement, and a file of less than a kilobyte that shows it.
+"""Write, for each cause of a disagreement, a page and an ONNX file of less than a kilobyte that shows the error.
 
-python -m minorm.conformance.cause_pages docs/conformance    asks all runtimes, and writes README.md, and NAME.md and
+python -m minorm.conformance.cause_pages docs/conformance    runs all runtimes, and writes README.md, and NAME.md and
                                                              NAME.onnx for each cause
 python -m minorm.conformance.cause_pages docs/conformance NAME    writes only the page and file of this cause
 
-The file contains its numbers as defaults of its inputs, so `minorm conform NAME.onnx` can judge it as it is.
+The file contains its numbers as defaults of its inputs, so `minorm conform NAME.onnx` needs no other data.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def file(case: Case) -> ModelProto:
 
 
 def answers(names: Sequence[str]) -> dict[str, dict[str, Outcome]]:
-    """Ask each installed runtime for the cases of these causes; return cause -> runtime -> outcome."""
+    """Run the cases of these causes on each installed runtime; return cause -> runtime -> outcome."""
     found: dict[str, dict[str, Outcome]] = {name: {} for name in names}
     cases = [CAUSES[name].case for name in names]
     for runtime in RUNTIMES.values():
@@ -98,13 +98,13 @@ def title(cause: Cause) -> str:
 
 
 def named(case: Case) -> list[tuple[str, Any]]:
-    """Return the inputs with their names, and the gradient of y if the case has one."""
+    """Return the inputs with their names; also the gradient of y, if the case has it."""
     found = list(zip(NAMES, case.inputs, strict=False))
     return [*found, ("gradient of y", case.beside)] if case.kind == GRADIENTS else found
 
 
 def formula(case: Case) -> str:
-    """Return the expected numbers as text, with the names of the outputs."""
+    """Return the expected numbers of each output as text, with the output's name."""
     values = due(case)
     return ", ".join(f"{name} = {shown(values[place][0], values[place][1])}" for place, name in case.wanted)
 
@@ -157,13 +157,13 @@ def _how(cause: Cause, wrong: Iterable[Runtime]) -> str:
 
 
 def index() -> str:
-    """Return the list of the pages."""
+    """Return the text of README.md, the list of all pages."""
     lines = [f"- [{title(cause)}]({name}.md): a runtime {cause.text}" for name, cause in CAUSES.items()]
     return "\n".join([INTRODUCTION, *lines]) + "\n"
 
 
 def main(folder: str, *names: str) -> None:
-    """Ask all runtimes, and write the pages and files of the named causes; without names, of all causes."""
+    """Run all runtimes, and write the pages and files of the named causes, or of all causes if no name is given."""
     found = answers(names or list(CAUSES))
     version = versions(RUNTIMES.values())
     os.makedirs(folder, exist_ok=True)

@@ -1,6 +1,6 @@
-"""List the causes for which runtimes disagree with the formula; each has a name, a sentence and a smallest case.
+"""The causes of differences between runtimes and the formula; each has a name, a sentence and a minimal case.
 
-`python -m minorm.conformance.cause_pages docs/conformance` writes a page and a file for each.
+`python -m minorm.conformance.cause_pages docs/conformance` writes a page and a file for each cause.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _batch(
     held: tuple[int, ...] = (1, 2, 3, 4),
     **attributes: Any,
 ) -> Case:
-    """Make a case of batch norm; if `outputs` is not given, the case has the outputs of version 15 in its mode."""
+    """Make a case of batch norm; by default, its outputs are those that version 15 has in this mode."""
     outputs = outputs or (BATCH_NORM_OUTPUTS[:3] if attributes.get("training_mode") else ("y",))
     return Case("BatchNormalization", opset, "", (x, *inputs), attributes, outputs, fetched, held)
 
@@ -54,7 +54,7 @@ def _other(operator: str, opset: int, *inputs: Any, outputs: tuple[str, ...] = (
 
 
 def _with_offset(case: Case) -> Case:
-    """Return the case with its offset: the distance of its data from 0, in standard deviations."""
+    """Return the case with its offset, the mean of the data divided by their standard deviation."""
     x = case.inputs[0].astype(np.float64)
     return dataclasses.replace(case, offset=float(abs(x.mean()) / x.std()))
 

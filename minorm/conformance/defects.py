@@ -1,7 +1,7 @@
-"""List the known defects: for each the runtimes, the cases, and a sentence that says what the runtime does.
+"""The known defects. Each has runtimes, cases, and a sentence that says what the runtimes do.
 
-We know the defects from this command, from the runtimes' issues, or from their sources. A wrong cell that does not
-match a defect is a new finding.
+We know the defects from `minorm conform`, from the issues of the runtimes, or from their source code. A wrong result
+that matches no defect is a new finding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPERATORS = tuple(formula.FORMULAS)
 
 @dataclass(frozen=True)
 class Defect:
-    """Names a cause, and the cells that it explains: by runtimes, operators, cases, and words of the verdict."""
+    """A cause and the cells that it explains, selected by runtime, operator, case, and words of the verdict."""
 
     runtimes: tuple[str, ...]
     operators: tuple[str, ...]
@@ -54,7 +54,7 @@ def _is_double(case: Case) -> bool:
 
 
 def _shows_momentum(case: Case) -> bool:
-    """Return True if the case asks for running statistics, and 1 - momentum would give other statistics."""
+    """Return True if the case needs running statistics, and these would differ with 1 - momentum."""
     return (
         len(case.wanted) > 1 and trains_batch_norm(case) and case.get("momentum", 0.9) != 0.5 and _largest(case) < 1e19
     )
@@ -285,7 +285,7 @@ KNOWN = (
 
 
 def explanation(runtime: str, case: Case, said: str) -> Defect | None:
-    """Return the first defect that explains a wrong cell; None if no defect does."""
+    """Return the first defect that explains a wrong cell; None if no defect explains it."""
     for defect in KNOWN:
         asked = runtime in defect.runtimes and case.operator in defect.operators
         if asked and defect.says in said and defect.matches(case):

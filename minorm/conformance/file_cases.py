@@ -1,6 +1,6 @@
-"""Read the normalizations of a user's file as cases: each node, with the numbers that it gets in a run.
+"""Read the normalizations of a user's file as cases: each case is a node with the numbers that it gets in a run.
 
-minorm computes these numbers: it loads the file by `minorm.onnx.load`, with its limits, and outputs the values that the
+minorm computes these numbers: `minorm.onnx.load`, with its limits, loads the file with outputs for all values that the
 normalizations read.
 """
 
@@ -34,7 +34,7 @@ MIN_OFFSET = 10.0  # standard deviations; for data closer to 0 than this, the of
 
 @dataclass(frozen=True)
 class FileCases:
-    """Holds the normalizations of a file: the cases to judge, and the nodes that are left out.
+    """Holds the normalizations of a file: the cases, and the nodes that are left out.
 
     cases       a case for each node, with the node's name
     since       the version of each case's operator, in the order of the cases
@@ -57,8 +57,8 @@ def read(
 
     Raise LoadError if the file is not an ONNX file, or if minorm cannot run it up to its normalizations.
 
-    shapes    lengths of inputs or free axes; for these nothing is guessed
-    values    numbers or lists for inputs by name; other inputs get random numbers, the same in each call
+    shapes    known lengths of inputs or free axes, which are not guessed
+    values    numbers or lists for inputs, by name; all other inputs get random numbers, which are the same in each call
     """
     found = inspect(path, max_bytes, external_root, "conform")
     nodes = _named([node for node in found.nodes if node.operator in FORMULAS and not node.domain])
@@ -93,7 +93,7 @@ def read(
 
 
 def _named(nodes: Iterable[Node]) -> dict[str, Node]:
-    """Return the nodes, each under a unique name."""
+    """Return the nodes by unique names."""
     found: dict[str, Node] = {}
     called: Counter[str] = Counter()
     for node in nodes:
@@ -128,7 +128,7 @@ def _why_left_out(node: Node, known: set[str]) -> str:
 def _arrays(
     path: Any, found: Inspection, nodes: list[Node], guess: examples.Guess, max_bytes: int, external_root: Any
 ) -> dict[str, Any]:
-    """Compute the numbers of every value that the nodes read."""
+    """Compute the arrays of all values that the nodes read."""
     names = list(dict.fromkeys(name for node in nodes for name in _given(node)))
     module = load(path, names, max_bytes, external_root=external_root)
     reached = {entry.name for entry in module.inputs}
@@ -156,7 +156,7 @@ def _case(name: str, node: Node, inputs: list[Any], held: set[str]) -> Case:
 
 
 def _offset(case: Case) -> float:
-    """Return the distance of the data from 0, in standard deviations over the axes of the statistics."""
+    """Return the mean of the data divided by their standard deviation, over the axes of the statistics."""
     x = case.inputs[0].astype(np.float64)
     if x.ndim < 2 or not x.size or not np.isfinite(x).all():
         return 0.0

@@ -1,10 +1,10 @@
 """Compute the correct result of each operator: the specification's formula in float64, in NumPy, without minorm.
 
 Each operator has one function, which takes a case and returns the expected value of each output of the node, in order.
-The inputs are taken as stored: an x in float16 is already rounded.
+The formula uses the inputs as they are stored: an x in float16 is already rounded.
 
-Source: https://onnx.ai/onnx/operators/, each version as published; if prose and shapes contradict each other, the
-shapes count.
+Source: https://onnx.ai/onnx/operators/, each version as published. Where the text and the shapes contradict each other,
+we follow the shapes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ STASH: dict[int, Any] = {1: dtypes.float32, 10: dtypes.float16, 11: dtypes.float
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:
-    """Return (value in float64, element type) of every output; a value that the specification leaves open is None."""
+    """Return (value in float64, element type) for each output; None for a value that the specification leaves open."""
     with np.errstate(all="ignore"):
         return FORMULAS[case.operator](case, *[array.astype(np.float64) for array in case.inputs])
 
 
 def batch_normalization(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tuple[Any, Any]]:
-    """Return y, running and batch mean and variance: running = old * momentum + batch * (1 - momentum).
+    """Return y, the running and the batch's statistics; running = old * momentum + batch * (1 - momentum).
 
     All variances are population variances.
     """
@@ -49,7 +49,7 @@ def batch_normalization(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any)
 
 
 def trains_batch_norm(case: Case) -> bool:
-    """Return True if a node trains: by is_test before 7, by the number of outputs before 14; else by training_mode."""
+    """Return True if a node trains: by is_test (before 7), by the number of outputs (7 to 13), or by training_mode."""
     if case.opset < 7:
         return not case.get("is_test", 0)
     return any(case.outputs[1:]) if case.opset < 14 else bool(case.get("training_mode", 0))
@@ -87,7 +87,7 @@ def rms_normalization(case: Case, x: Any, s: Any) -> list[tuple[Any, Any]]:
 
 
 def mean_variance_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
-    """Return (x - mean) / (std + 1e-9): eps is added outside the root."""
+    """Return (x - mean) / (std + 1e-9); the 1e-9 is not under the root."""
     axes = tuple(case.get("axes", [0, 2, 3]))
     if not x.size:
         return [(x, case.inputs[0].dtype)]
@@ -103,7 +103,7 @@ def lp_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
 
 
 def local_response_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
-    """Return x / (bias + alpha / size * window's sum of squares) ^ beta; even windows have more channels above."""
+    """Return x / (bias + alpha / size * window's sum of squares) ^ beta; an even window has one more channel above."""
     size = case.attributes["size"]
     alpha, beta, bias = case.get("alpha", 1e-4), case.get("beta", 0.75), case.get("bias", 1.0)
     return [(x / (bias + alpha / size * windows(x, size)) ** beta, case.inputs[0].dtype)]

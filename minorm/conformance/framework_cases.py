@@ -1,4 +1,4 @@
-"""Make the cases that frameworks can answer, but ONNX files cannot: gradients, masks, plain averages of batches."""
+"""Make the cases that frameworks can compute, but no ONNX file can express: gradients, masks, averages over batches."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _gradients(case: Case) -> Case:
 
 
 def _forms(shape: tuple[int, ...], one: tuple[int, ...], one_name: str) -> Forms:
-    """Yield name, data and attributes of each operator's cases. `one` is a shape with one value per statistic."""
+    """Yield (name, data, attributes) for the cases that all operators have; `one` is a shape with one value per set."""
     yield "float32", draw(shape), {}
     for dtype in TYPES:
         yield str(dtype), draw(shape, dtype), {}
@@ -94,7 +94,7 @@ def _last_axes(operator: str, opset: int, name: str, x: Any, parameters: int, mo
 
 
 def _masked() -> Iterator[Case]:
-    """Yield cases in which some positions of a sample do not count, as in sentences of different lengths."""
+    """Yield cases with masks that exclude positions of some samples, as for sentences of different lengths."""
     for name, dtype, offset in (("float32", float32, 0.0), ("float64", float64, 0.0), ("offset 1e+04", float32, 1e4)):
         case = batch_norm_cases.build(
             15, name, draw((4, 3, 6), dtype, offset=offset), True, offset=offset, momentum=0.5

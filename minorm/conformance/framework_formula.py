@@ -1,7 +1,7 @@
 """Compute in float64 the expected results for the cases of framework_cases.py: mainly derivatives of formula.py.
 
-One function per operator gives the gradients of x, scale and bias for dy, the gradient of y. Let xhat be the
-standardized data and g = dy * scale; the means are over the axes of the statistics. Then most operators share
+One function per operator computes the gradients of x, scale and bias from dy, the gradient of y. Let xhat be the
+standardized data and g = dy * scale; the means are over the axes of the statistics. Then for most operators
 
     dx = (g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)
 """
@@ -20,7 +20,7 @@ Gradients = tuple[Any, ...]
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:
-    """Return (value in float64, element type) of each wanted result; for a node's outputs, formula.py computes it."""
+    """Return (value in float64, element type) for each wanted result; formula.py computes the outputs of a node."""
     if case.kind == OUTPUTS:
         return formula.due(case)
     with np.errstate(all="ignore"):
@@ -82,7 +82,7 @@ def mean_variance_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def lp_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Differentiate the norm: its derivative is y for p = 2, and x's sign for p = 1."""
+    """Differentiate the norm, whose derivative is y for p = 2, and the sign of x for p = 1."""
     p, axis = case.get("p", 2), case.get("axis", -1)
     norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
     y = x / norm
@@ -91,7 +91,7 @@ def lp_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def local_response_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Sum, for each channel, over all channels whose windows contain it, because its x affects their y."""
+    """Sum, for each channel, over all windows that contain this channel, because its x affects all their results."""
     size, beta = case.attributes["size"], case.get("beta", 0.75)
     share = case.get("alpha", 1e-4) / size
     base, dx = case.get("bias", 1.0) + share * formula.windows(x, size), np.zeros_like(x)
@@ -103,7 +103,7 @@ def local_response_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def through_statistics(x: Any, dy: Any, s: Any, over: tuple[int, ...], of: tuple[int, ...], eps: float) -> Gradients:
-    """Return the gradients if mean and var over the axes `over` depend on x; scale and bias lack the axes `of`."""
+    """Return the gradients if mean and var over the axes `over` depend on x; scale and bias have no axes `of`."""
     xhat, _, root = formula.standardized(x, over, eps)
     g = dy * s
     dx = (g - g.mean(over, keepdims=True) - xhat * (g * xhat).mean(over, keepdims=True)) / root
@@ -111,7 +111,7 @@ def through_statistics(x: Any, dy: Any, s: Any, over: tuple[int, ...], of: tuple
 
 
 def masked(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tuple[Any, Any]]:
-    """Train a batch norm on the entries with a true mask; return y (0 for other entries) and the running statistics."""
+    """Train a batch norm on the entries whose mask is True; return y (0 elsewhere) and the running statistics."""
     mask, keep = case.beside[:, None, :], case.get("momentum", 0.9)
     count = case.beside.sum()
     m = np.where(mask, x, 0).sum((0, 2)) / count
@@ -122,7 +122,7 @@ def masked(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tupl
 
 
 def cumulative(case: Case, x: Any, *others: Any) -> list[tuple[Any, Any]]:  # noqa: ARG001  the average replaces the old
-    """Average mean and variance over the batches; each sample is a batch."""
+    """Return the mean and the variance, averaged over batches; each sample is a batch."""
     over = tuple(range(2, x.ndim))
     return [(x.mean(over).mean(0), case.inputs[3].dtype), (x.var(over).mean(0), case.inputs[4].dtype)]
 

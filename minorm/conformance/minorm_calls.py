@@ -1,4 +1,4 @@
-"""Ask minorm: load a case's file as a module; for masks and plain averages, call `batch_norm`."""
+"""Run a case on minorm: load the case's file as a module, or call `batch_norm` for masks and plain averages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def gradients(case: Case) -> list[Any]:
-    """Return the gradients; scale and bias are weights of the file, so they are parameters of the module."""
+    """Return the gradients; scale and bias have gradients because they are weights of the file."""
     module = load(model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs))))))
     x, parameters = Tensor(case.inputs[0], requires_grad=True), dict(module.named_parameters())
     module(x).backward(Tensor(case.beside))

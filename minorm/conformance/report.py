@@ -1,4 +1,4 @@
-"""Ask some runtimes, and collect their cells and the versions of their packages."""
+"""Run cases on runtimes, and collect the cells of the table and the versions of the packages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from minorm.onnx.checking import sandbox
 
 @dataclass(frozen=True)
 class Report:
-    """Holds the cells of the runtimes that were asked.
+    """Holds the cells, one for each case and runtime.
 
     versions    package -> version, or None if it is not installed
-    failures    runtime -> why it could not run at all
-    left_out    normalization of a file -> why it is not judged; None if no file was given
+    failures    runtime -> why the runtime could not run at all
+    left_out    normalization of a user's file -> why it is not judged; None if there is no user's file
     """
 
     versions: dict[str, str | None]
@@ -50,10 +50,11 @@ def conform(
     places: Sequence[int] | None = None,
     known: Mapping[str, Runtime] = RUNTIMES,
 ) -> Report:
-    """Ask the runtimes for the cases at these places of `all_cases()` (None: all), and judge their answers.
+    """Run the cases with these indices in `all_cases()` (None: all) on the runtimes, and judge the results.
 
-    We ask each runtime for the kinds of cases that it has. A runtime that is not installed gets unsupported cells; if
-    it is an extra runtime, it gets no cells. If you name a runtime that is not installed, that is a failure.
+    A runtime gets only the kinds of cases that it can run. If a runtime is not installed, its cells are "unsupported";
+    an extra runtime that is not installed has no cells. If the caller names a runtime that is not installed, this is a
+    failure.
     """
     return _asked(runtimes, None, places, known)
 
@@ -63,7 +64,7 @@ def conform_file(
     runtimes: Iterable[str] | None = None,
     known: Mapping[str, Runtime] = RUNTIMES,
 ) -> Report:
-    """Ask the runtimes for the normalizations of a user's file; each cell has the node's name as its case."""
+    """Run the normalizations of a user's file on the runtimes; the case of each cell is the name of the node."""
     report = _asked(runtimes, found.cases, None, known)
     since = {case.name: version for case, version in zip(found.cases, found.since, strict=True)}
     cells = [dataclasses.replace(cell, opset=since[cell.case]) for cell in report.cells]
@@ -76,7 +77,7 @@ def _asked(
     places: Sequence[int] | None,
     known: Mapping[str, Runtime],
 ) -> Report:
-    """Ask and judge. `given` has the cases (None: `all_cases()`); `places` has the wanted places in it (None: all)."""
+    """Run and judge cases: those of `given` (None: `all_cases()`) whose indices are in `places` (None: all)."""
     cases = all_cases() if given is None else given
     places = range(len(cases)) if places is None else places
     cells, failures = [], {}
@@ -96,7 +97,7 @@ def _asked(
 
 
 def versions(runtimes: Iterable[Runtime] = ()) -> dict[str, str | None]:
-    """Return the versions of minorm, the platform, and the runtimes' packages; packages have their names on PyPI."""
+    """Return the versions of minorm, the platform, and the runtimes' packages, by their names on PyPI."""
     found = {name: _version(name) for name in ("onnxruntime", "onnx", "torch", "numpy")}
     distributions = metadata.packages_distributions()
     for runtime in runtimes:

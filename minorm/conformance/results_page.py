@@ -1,6 +1,6 @@
-"""Write the documentation's page: the result of every runtime for every case, with date and versions.
+"""Write the page of the documentation with the result of each runtime for each case, the date and the versions.
 
-python -m minorm.conformance.results_page docs/conformance.md    asks all runtimes, and writes the results between the
+python -m minorm.conformance.results_page docs/conformance.md    runs all runtimes, and writes the results between the
                                                                  page's marks
 """
 
@@ -47,7 +47,7 @@ def text(report: Report, date: dt.date) -> str:
 
 
 def matrix(cells: Sequence[Cell], names: Sequence[str]) -> str:
-    """Return a table with a row per runtime and a column per operator: the counts of verdicts, and the worst error."""
+    """Return a table with a row per runtime and a column per operator: counts of verdicts, and the worst error."""
     operators = sorted({cell.operator for cell in cells})
     lines = _head(["runtime", *(operator.removesuffix("alization") for operator in operators)])
     for name in names:
@@ -66,7 +66,7 @@ def _square(cells: Sequence[Cell]) -> str:
 
 
 def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
-    """Return a row per version: the counts of right cells (with the fewest float32 digits), wrong and unsupported."""
+    """Return a row per version with the counts of right, wrong and unsupported cells, and the fewest float32 digits."""
     rows: dict[tuple[str, int], dict[str, list[Cell]]] = {}
     for cell in cells:
         rows.setdefault((cell.operator, cell.opset), {}).setdefault(cell.runtime, []).append(cell)
@@ -77,7 +77,7 @@ def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
 
 
 def causes(cells: Sequence[Cell]) -> str:
-    """Return a row per error of a runtime: the count of its cells, their operators, and an example."""
+    """Return a row per error of a runtime, with the count and operators of the cells that have it, and an example."""
     found: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         if cell.verdict == WRONG:
@@ -102,7 +102,7 @@ def _count(cells: Sequence[Cell]) -> str:
 
 
 def _operator(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
-    """Return the table of an operator, a row per case, and the notes to which its cells refer."""
+    """Return the table of an operator, with a row per case, and the notes to which the entries refer."""
     notes: dict[str, int] = {}
     by_case: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -120,7 +120,7 @@ def _opsets(cells: Iterable[Cell]) -> str:
 
 
 def _versions(cells: Sequence[Cell], opsets: str, notes: dict[str, int]) -> str:
-    """Show a runtime's result for a case; if versions have different results, show each result with its versions."""
+    """Show a runtime's result for a case; if it differs between versions, show each result with its versions."""
     told: dict[str, list[Cell]] = {}
     for cell in cells:
         told.setdefault(_shown(cell, notes), []).append(cell)
@@ -163,7 +163,7 @@ def _row(words: Sequence[str]) -> str:
 
 
 def page(old: str, new: str) -> str:
-    """Return the page with `new` between its marks."""
+    """Return the page `old` with the text `new` between its marks."""
     before, begin, rest = old.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -172,7 +172,7 @@ def page(old: str, new: str) -> str:
 
 
 def main(path: str) -> None:
-    """Ask all runtimes, and update the page."""
+    """Run all runtimes, and update the page."""
     new = page(Path(path).read_text(encoding="utf-8"), text(conform(), dt.date.today()))
     with atomic.replacing(path, "conform") as file:
         file.write(new.encode())

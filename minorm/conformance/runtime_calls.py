@@ -1,10 +1,10 @@
-"""Ask a runtime for every case in another process, so that a crash or a hang costs only that case, not the command.
+"""Run cases on a runtime in another process, so that a crash or a hang costs only one case, not the command.
 
     outcomes = ask(RUNTIMES["onnxruntime"], range(len(all_cases())))
     outcomes[0].kind, outcomes[0].arrays
 
-We name a case by its place in a list. This is `all_cases()`, which is the same in every process, or a list that we pass
-to the process.
+A case is named by its index in a list. The list is `all_cases()`, which is the same in every process, or a list that we
+pass to the process.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ PROGRAM = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Holds the outcome of a case.
+    """Holds the outcome of a case on a runtime.
 
-    kind        "answered", "refused" (`text` is the message), "died" (`text` says how), or "absent" (we could not ask)
-    overwrote   the places of inputs whose arrays the runtime changed
+    kind        "answered", "refused" (`text` is the message), "died" (`text` says how), or "absent" (the runtime did
+                not run)
+    overwrote   the indices of inputs whose arrays the runtime changed
     """
 
     kind: str
@@ -49,7 +50,7 @@ class Outcome:
 
 
 class CannotRun(RuntimeError):
-    """Says that an installed runtime's process ended before it answered a case."""
+    """The runtime is installed, but its process ended before it could run a case."""
 
 
 def installed(runtime: Runtime) -> bool:
@@ -58,7 +59,7 @@ def installed(runtime: Runtime) -> bool:
 
 
 def missing(runtime: Runtime) -> str:
-    """Say in words which package is missing; "" if all are found."""
+    """Return a text that names the missing package; "" if all packages are found."""
     absent = [package for package in runtime.packages if importlib.util.find_spec(package) is None]
     return f"{absent[0]} is not installed" if absent else ""
 
@@ -66,9 +67,9 @@ def missing(runtime: Runtime) -> str:
 def ask(
     runtime: Runtime, places: Sequence[int], seconds: float = SECONDS, cases: Sequence[Case] | None = None
 ) -> dict[int, Outcome]:
-    """Return place -> outcome for each case. Raise CannotRun if the runtime fails before the first case.
+    """Map the index of each case to its outcome; raise CannotRun if the runtime fails before the first case.
 
-    cases   the list to which the places belong; None for `all_cases()`, which the other process makes itself
+    cases   the list to which the indices belong; None for `all_cases()`, which the other process makes itself
     """
     absent = missing(runtime)
     if absent:
@@ -95,7 +96,7 @@ def ask(
 
 
 def _run(folder: str, runtime: Runtime, places: Sequence[int], seconds: float) -> str:
-    """Run a worker on the cases; return in words how it was stopped, or "" if it ended by itself."""
+    """Run the cases in a worker; return "" if the worker ended by itself, else a text that says how it was stopped."""
     path = json.dumps([ROOT, *(os.path.abspath(entry) for entry in sys.path)])
     request = json.dumps([folder, runtime.functions, list(places), runtime.packages[0]])
     errors, progress = os.path.join(folder, "errors"), os.path.join(folder, "progress")

@@ -1,4 +1,4 @@
-"""Ask a runtime case by case, and record the progress; this is the process that `runtime_calls.py` starts.
+"""The process that `runtime_calls.py` starts: it runs each case on a runtime, and records its progress.
 
     main(FOLDER, {"outputs": "module:function"}, cases...)
 
@@ -30,7 +30,7 @@ ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )
 
 
 def main(folder: str, functions: Mapping[str, str], places: Sequence[int], package: str) -> None:
-    """Ask for the cases at these places of the folder's list, or of `all_cases()` if the folder has no list."""
+    """Run the cases with these indices in the folder's list, or in `all_cases()` if the folder has no list."""
     limit_resources(MEMORY, SECONDS)
     importlib.import_module(package)  # if this fails, the runtime does not run at all
     cases = case_files.read(folder) or all_cases()

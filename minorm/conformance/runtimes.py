@@ -1,7 +1,7 @@
-"""List the runtimes to ask, each with a function from a case to the arrays of its fetched outputs.
+"""The runtimes that can run cases; each has a function from a case to the arrays of the fetched outputs.
 
-An exception is an answer too: the runtime refuses the case. Each function is called in another process
-(runtime_process.py), and imports its packages only then.
+An exception means that the runtime refuses the case. The functions are called in another process (runtime_process.py),
+and import their packages only there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from minorm.onnx.checking import sandbox_worker
 
 @dataclass(frozen=True)
 class Runtime:
-    """Describes a runtime that can be asked.
+    """Describes a runtime that can run cases.
 
     answer        the function to call, as "module:function"
-    packages      modules that must be installed; the first one's version is shown
-    title         its name on pages
-    extra         True if we ask it only if it is installed or named by the user
-    environment   environment variables for its process
+    packages      the modules that must be installed; the version of the first is shown
+    title         the runtime's name on pages
+    extra         True if the runtime is used only if it is installed or the user names it
+    environment   environment variables for the runtime's process
     others        (kind of case, "module:function") for each kind other than a node's outputs
     """
 
@@ -36,12 +36,12 @@ class Runtime:
 
     @property
     def functions(self) -> dict[str, str]:
-        """Return the function for each kind of case that it can answer."""
+        """Return the function for each kind of case that the runtime can run."""
         return {OUTPUTS: self.answer, **dict(self.others)}
 
 
 def onnxruntime(case: Case) -> list[Any]:
-    """Ask onnxruntime on the CPU. It gets the arrays themselves, as in a user's script; bfloat16 arrays are copies."""
+    """Run a case on onnxruntime's CPU provider. It gets the arrays themselves, not copies, except for bfloat16."""
     session = sandbox_worker.start(model(case).SerializeToString())
     feeds = case.feeds()
     if not any(array.dtype == bfloat16 for array in feeds.values()):
@@ -51,7 +51,7 @@ def onnxruntime(case: Case) -> list[Any]:
 
 
 def reference(case: Case) -> list[Any]:
-    """Ask the evaluator of the onnx package."""
+    """Run a case on the reference evaluator of the onnx package."""
     from onnx.reference import ReferenceEvaluator
 
     return list(ReferenceEvaluator(model(case)).run(None, case.feeds()))
@@ -86,7 +86,7 @@ OTHERS = {
 
 
 def _adapter(name: str, title: str, packages: tuple[str, ...]) -> Runtime:
-    """Make a runtime that we ask only if it is installed or named by the user."""
+    """Make a runtime that is used only if it is installed or the user names it."""
     answer, others = f"{HERE}.adapters.{name}:answer", OTHERS.get(name, ())
     return Runtime(name, answer, packages, title, True, ENVIRONMENTS.get(name, ()), others)
 

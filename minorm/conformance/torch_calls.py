@@ -1,4 +1,4 @@
-"""Ask PyTorch for a case, if PyTorch has the operator; we translate its conventions, but not its arithmetic.
+"""Run a case on PyTorch, if PyTorch has the operator; translates PyTorch's conventions, but not its arithmetic.
 
 We translate three conventions: PyTorch's momentum is the share of the *new* value, its running variance divides by N -
 1, and its even LRN window is the mirror image. A case that PyTorch cannot express raises an error.
@@ -26,7 +26,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def gradients(case: Case) -> list[Any]:
-    """Return the gradients of x, scale and bias, by autograd."""
+    """Return the gradients of x, scale and bias, which autograd computes."""
     import torch
 
     given = [to_tensor(array) for array in case.inputs]
@@ -151,7 +151,7 @@ def _refuse_wider_stash_type(scale: Any, tail: Any) -> None:
 
 
 def _refuse_stash_type(case: Case, x: Any) -> None:
-    """Refuse a wider stash_type: PyTorch always computes float64 in float64, and other types in float32."""
+    """Refuse a wider stash_type, because PyTorch always computes float64 in float64, and other types in float32."""
     if STASH[case.get("stash_type", 1)].itemsize > max(4, x.element_size()):
         raise NotImplementedError("PyTorch has no stash_type")
 

@@ -1,9 +1,9 @@
 """Judge a runtime's result against the formula: right or wrong.
 
-The error is the largest |difference| / max(1, max |expected|), of the worst output. A result is right if the error is
-within the bound with which minorm also verifies an export. It is also right if the rounding of the mean alone explains
+The error is the largest |difference| / max(1, max |expected|) of all outputs. A result is right if the error is within
+the bound that minorm also uses to verify an export. A result is also right if the rounding of the mean alone explains
 the error. At an offset of 1e6 standard deviations, a mean in float32 has an error of 0.03 standard deviations, and a
-sum makes this error a few times larger. A correct implementation that subtracts this mean has an error of that size.
+sum makes this error a few times larger. So even a correct implementation that subtracts this mean has such an error.
 The digits show how much better an implementation can be.
 """
 
@@ -29,13 +29,13 @@ STASHED = ("LayerNormalization", "RMSNormalization", "GroupNormalization")  # co
 
 @dataclass(frozen=True)
 class Cell:
-    """Holds the verdict on a case at a runtime.
+    """Holds the verdict on the result of a runtime for a case.
 
     type      the element type of the data
-    error     see the module's docstring; None if nothing was compared
+    error     the error that the module's docstring defines; None if nothing was compared
     digits    the number of right digits, at most the type's digits; None unless the verdict is "right"
-    said      the reason why it is unsupported or wrong, in words
-    defect    the known defect that explains it
+    said      a text that says why the case is unsupported or the result is wrong
+    defect    the known defect that explains a wrong result
     cause     the name of the defect's page in docs/conformance/
     """
 
@@ -53,7 +53,7 @@ class Cell:
 
 
 def judge(case: Case, runtime: str, outcome: Outcome) -> Cell:
-    """Return the cell of this outcome."""
+    """Return the cell for this outcome."""
     verdict, error, digits, said = _verdict(case, outcome)
     defect = defects.explanation(runtime, case, said) if verdict == WRONG else None
     text, cause = ("", "") if defect is None else (defect.text, defect.cause)
@@ -88,7 +88,7 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, float | None, float | N
 
 @dataclass(frozen=True)
 class Worst:
-    """Describes the worst of several outputs; `share` is its error / the allowed error."""
+    """Describes the worst of several outputs; `share` is the output's error divided by the allowed error."""
 
     name: str = "y"
     error: float = 0.0
@@ -96,7 +96,7 @@ class Worst:
     digits: float = 15.9
 
     def or_worse(self, other: Worst) -> Worst:
-        """Return the output with the larger share, with the smaller number of digits of the two."""
+        """Return the output with the larger share, but with the smaller number of digits of both outputs."""
         worse = self if self.share > other.share else other
         return Worst(worse.name, worse.error, worse.share, min(self.digits, other.digits))
 
@@ -127,7 +127,7 @@ def _number(error: float) -> float | None:
 
 
 def counted(cells: Sequence[Cell]) -> tuple[int, int, int, float | None]:
-    """Count right, wrong and unsupported cells; return also the fewest digits of right float32 cells."""
+    """Return the numbers of right, wrong and unsupported cells, and the fewest digits of right float32 cells."""
     numbers = [sum(cell.verdict == verdict for cell in cells) for verdict in (RIGHT, WRONG, UNSUPPORTED)]
     digits = [cell.digits for cell in cells if cell.digits is not None and cell.type == "float32"]
     return numbers[0], numbers[1], numbers[2], min(digits, default=None)

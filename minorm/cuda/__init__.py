@@ -23,7 +23,7 @@ DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the curren
 
 
 def is_available() -> bool:
-    """Return whether CUDA can be used: whether CuPy, a driver for it, and a GPU are present. Never raises."""
+    """Return whether CUDA can be used, which needs CuPy, a driver that fits, and a GPU. Never raises an error."""
     try:
         return int(devices.library().cuda.runtime.getDeviceCount()) > 0
     except RuntimeError:
@@ -31,7 +31,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """Return the number of usable GPUs; 0 if CUDA is not available."""
+    """Return the number of GPUs that can be used; 0 if CUDA is not available."""
     return int(devices.library().cuda.runtime.getDeviceCount()) if is_available() else 0
 
 
@@ -42,7 +42,7 @@ def current_device() -> int:
 
 @documented({}, seed="an int of at least 0")
 def manual_seed(seed: int) -> None:
-    """Call `minorm.manual_seed(seed)` if CUDA is available; there is one generator for all devices."""
+    """Call `minorm.manual_seed(seed)` if CUDA is available; all devices have the same generator."""
     if is_available():
         generators.manual_seed(seed)
 
@@ -55,7 +55,7 @@ def manual_seed_all(seed: int) -> None:
 
 @documented(DEVICE)
 def set_device(device: Any) -> None:
-    """Make this GPU the one that "cuda" means in this thread."""
+    """Set the GPU that "cuda" means in this thread."""
     _device(device).use()
 
 
@@ -68,13 +68,13 @@ def get_device_name(device: Any = None) -> str:
 
 @documented(DEVICE)
 def synchronize(device: Any = None) -> None:
-    """Wait until all work on the GPU is done; the error of a failed kernel is raised here at the latest."""
+    """Wait until all work on the GPU is done. If a kernel has failed, its error is raised here at the latest."""
     _device(device).synchronize()
 
 
 @documented(DEVICE)
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Return the bytes in use by arrays, and the bytes of arrays and idle buffers together; names are PyTorch's."""
+    """Return a dict with PyTorch's names: the bytes of arrays, and the bytes of arrays and idle buffers together."""
     with _device(device):
         pool = devices.library().get_default_memory_pool()
         return {
@@ -85,7 +85,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 @documented(DEVICE)
 def memory_allocated(device: Any = None) -> int:
-    """Return the bytes in use by arrays."""
+    """Return how many bytes arrays use."""
     return memory_stats(device)["allocated_bytes.all.current"]
 
 
@@ -94,11 +94,11 @@ _peaks: dict[int, int] = {}  # the most bytes in use by device, since counting b
 
 @documented(DEVICE)
 def max_memory_allocated(device: Any = None) -> int:
-    """Return the most bytes that arrays had at once, since the first call of this or of `reset_peak_memory_stats`.
+    """Return the largest number of bytes that arrays used at one time since counting began.
 
-    Counting does not begin with the program, because it adds a Python call to each allocation. The cost does not grow
-    with the number of arrays (since 14.1 CuPy's pool keeps their sum). A call during the capture of a CUDA graph does
-    not start counting.
+    Counting begins with the first call of this function or of `reset_peak_memory_stats`, but not during the capture of
+    a CUDA graph. It does not begin with the program, because counting adds a Python call to each allocation. The cost
+    does not grow with the number of arrays, because CuPy's pool keeps their sum since version 14.1.
     """
     with _device(device) as place:
         _watch()
@@ -107,7 +107,7 @@ def max_memory_allocated(device: Any = None) -> int:
 
 @documented(DEVICE)
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Restart the count of `max_memory_allocated` from the bytes in use now."""
+    """Restart the count of `max_memory_allocated` from the bytes that arrays use now."""
     with _device(device) as place:
         _watch()
         _peaks[place.id] = memory_allocated(device)
@@ -134,13 +134,13 @@ def _watch() -> None:
 
 @documented(DEVICE)
 def memory_reserved(device: Any = None) -> int:
-    """Return the bytes in use by arrays, plus those of idle buffers that later arrays can reuse."""
+    """Return the bytes that arrays use, plus the bytes of idle buffers that later arrays can reuse."""
     return memory_stats(device)["reserved_bytes.all.current"]
 
 
 @documented(DEVICE)
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Return (free, total) bytes of the GPU, counting all programs."""
+    """Return (free, total), the free and all bytes of the GPU's memory, counting all programs."""
     free, total = _device(device).mem_info
     return int(free), int(total)
 

@@ -1,10 +1,11 @@
-"""make_graphed_callables turns the forward and backward of a module or function into two CUDA graphs for autograd.
+"""make_graphed_callables captures the forward and the backward pass of a module or function as two CUDA graphs.
 
-    model = mn.cuda.make_graphed_callables(model, (images,))       # a part of a step; make_graphed_step has all of it
+    model = mn.cuda.make_graphed_callables(model, (images,))       # a part of a step; make_graphed_step: all of it
     loss = F.cross_entropy(model(images), labels)
     loss.backward()
 
-Names and rules are PyTorch's. A call returns Tensors in the memory of the graph, which the next call overwrites.
+Names and rules are PyTorch's. A call returns Tensors whose memory belongs to the graph, and the next call overwrites
+this memory.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ NAME = "make_graphed_callables"
 
 
 class Graphed(Function):
-    """A call of a captured function: it replays the graph of the forward pass, and later that of the backward pass."""
+    """One call of a captured function: replays the forward pass's graph, and later the backward pass's graph."""
 
     def forward(self, *arrays: Any, captured: Captured) -> Any:
-        """Return the results, in the memory of the graph."""
+        """Replay the forward pass, and return the results, which are in the memory of the graph."""
         self.captured, self.call = captured, captured.forward(arrays)
         return tuple([y.array for y in captured.outputs])
 
     def backward(self, *gradients: Any) -> Any:
-        """Return the inputs' gradients, in memory that the next replay overwrites; RuntimeError after a later call."""
+        """Return the gradients, which the next replay overwrites; raise RuntimeError if a later call was made."""
         if self.call != self.captured.calls:
             raise RuntimeError(
                 f"{NAME}: a later call has overwritten the arrays that this backward pass needs; expected the "
@@ -44,7 +45,7 @@ class Graphed(Function):
 
 
 class Captured:
-    """One callable as two graphs, with the memory that they read and write.
+    """A callable as two CUDA graphs, with the memory that these read and write.
 
     inputs      the inputs of the callable, then the parameters
     outputs     Tensors that hold a call's results
@@ -62,7 +63,7 @@ class Captured:
         self.ends, self.starts = CUDAGraph(), CUDAGraph()
 
     def warm_up(self, times: int) -> None:
-        """Run the callable to compile kernels; buffers, random numbers and gradients are unchanged afterwards."""
+        """Run the callable so that kernels are compiled; restore buffers, random numbers and gradients afterwards."""
         buffers = list(self.function.buffers()) if _is_module(self.function) else []
         kept = [buffer.clone() for buffer in buffers]
         with generators.kept():
@@ -93,7 +94,7 @@ class Captured:
         self.nest = mapped(self.nest, Tensor, Tensor.detach)
 
     def _differentiate(self, seeds: list[tuple[Tensor, Tensor]]) -> list[Any]:
-        """Return each input's gradient as an array; RuntimeError for a missing gradient unless `unused` allows it."""
+        """Return each input's gradient as an array; raise RuntimeError if one is missing and `unused` is False."""
         found = {}
         if seeds:
             walked = backward.walk([(y, weight.array) for y, weight in seeds], False)
@@ -131,7 +132,7 @@ class Captured:
             )
 
     def forward(self, arrays: tuple[Any, ...]) -> int:
-        """Replay the forward pass on these inputs; return the number of the call."""
+        """Replay the forward pass with these inputs; return the number of this call."""
         for ours, given in zip(self.samples, arrays, strict=False):
             ours.array[...] = given
         self.starts.replay()
@@ -153,7 +154,7 @@ class Captured:
 
 
 class GraphedForward:
-    """The `forward` of a captured module: it replays if all modes are as in the capture, and else runs eagerly."""
+    """The `forward` of a captured module: replays the graph if all modes are as at the capture, else runs eagerly."""
 
     def __init__(self, module: Any, captured: Captured) -> None:
         self._module, self._captured = module, captured
@@ -197,7 +198,7 @@ def _check_module(module: Any) -> None:
 
 
 def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list[tuple[Tensor, ...]]:
-    """Return the sample arguments of each callable; TypeError if an argument is not a Tensor."""
+    """Return the sample arguments of each callable; raise TypeError if an argument is not a Tensor."""
     given = [sample_args] if single else list(sample_args)
     if len(given) != len(functions):
         raise ValueError(
@@ -231,13 +232,14 @@ def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list
 def make_graphed_callables(
     callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
 ) -> Any:
-    """Return the callables with forward and backward as CUDA graphs, for a step that cannot be captured as a whole.
+    """Capture forward and backward of callables as CUDA graphs, for a step that cannot be captured as a whole.
 
-    A Module is returned with another `forward`, which runs eagerly in the other mode and in a copy of the Module. A
-    call overwrites the results of the previous call, so run its backward pass before the next call. Backward passes
-    of several callables must run in the opposite order. `make_graphed_step` captures whole steps.
+    A Module is returned with a new `forward`, which runs eagerly if the Module is in the other mode, or in a copy of
+    the Module. Each call overwrites the results of the call before it, so run the backward pass of a call before the
+    next call. If there are several callables, their backward passes must run in the opposite order of their calls.
+    `make_graphed_step` captures whole steps.
 
-    RuntimeError for hooks, for buffers that require grad, and for work that cannot be captured.
+    Raises RuntimeError if there are hooks, buffers that require grad, or work that cannot be captured.
 
     Example:
         >>> mn.cuda.is_available()  # with True: model = mn.cuda.make_graphed_callables(model, (images,))

@@ -1,11 +1,12 @@
-"""Makes a training step that captures itself: it runs eagerly at first, then as a CUDA graph if that gives equal bits.
+"""Makes a training step that captures itself: the first calls run eagerly, and later calls replay a CUDA graph.
 
     step = mn.cuda.make_graphed_step(step, images, labels)
     for batch in loader:
         loss = step(*batch)
 
-A replay repeats the work of the GPU, and runs no Python. So before each replay the step checks whether an eager step
-would do the same now: modes of modules, memory of parameters and gradients, casts and switches must be unchanged.
+A replay repeats the work of the GPU, and runs no Python. So before each replay, the step checks that an eager step
+would give the same bits: the modes of modules, the memory of parameters and gradients, casts and switches must not have
+changed.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ Part = Callable[..., Any]
 
 
 class GraphedStep:
-    """The result of `make_graphed_step`: call it like the step itself.
+    """The result of `make_graphed_step`; a call runs the step, eagerly or as a CUDA graph.
 
-    A step may have several parts; the host checks the result of the first part before the others begin. So the
-    training loop keeps a NaN loss from the parameters.
+    A step may have several parts. The host checks the result of the first part before the other parts begin. So the
+    training loop can stop before a NaN loss changes the parameters.
     """
 
     def __init__(
@@ -55,15 +56,15 @@ class GraphedStep:
 
     @property
     def captured(self) -> bool:
-        """Whether there is a graph; calls with inputs of the samples' form replay it."""
+        """Whether there is a graph; calls whose inputs have the form of the samples replay this graph."""
         return self._captured is not None
 
     def __call__(self, *inputs: Any) -> Any:
-        """Run a step with these inputs; return its result, detached and copied from the memory of the graph."""
+        """Run a step with these inputs; return a detached copy of its result, outside the memory of the graph."""
         return self.run(inputs)
 
     def run(self, inputs: Sequence[Any], look: Callable[[Any], None] | None = None) -> Any:
-        """Run a step; call `look` with the result of the first part before the other parts begin."""
+        """Run a step; before its second part begins, call `look` with the result of the first part."""
         if self._given_up or capture.recording() is not None or [*map(_form, inputs)] != self._form:
             return self._eager(inputs, look)
         if self._captured is not None and self._captured.is_stale():
@@ -85,7 +86,7 @@ class GraphedStep:
         return mapped(result, Tensor, Tensor.detach)
 
     def _warm_up(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """Run an eager step and watch it; the capture waits until two steps in a row touch the same things."""
+        """Run an eager step and record what it touches; capture only after two steps in a row touch the same things."""
         with capture.watched() as watch:
             result = self._eager(inputs, look)
         if self._why_not:  # the eager step did not fail, so only the capture failed
@@ -115,7 +116,7 @@ class GraphedStep:
 
 
 class Captured:
-    """A step as CUDA graphs, one for each part, with the memory that they read and write."""
+    """A step as CUDA graphs, one graph for each part, with the memory that the graphs read and write."""
 
     def __init__(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], device: str, before: Touched, pool: Any
@@ -144,7 +145,7 @@ class Captured:
         self._around = _around()
 
     def _capture(self, part: Part, pool: Any, stream: Any) -> Any:
-        """Capture one part, in the memory of the earlier parts; only the first part has inputs."""
+        """Capture one part, in the same memory pool as earlier parts; only the first part has inputs."""
         made, first = CUDAGraph(), not self._graphs
         with graph(made, pool if first else self._graphs[0].pool(), stream):
             result = part(*self._inputs) if first else part()
@@ -152,13 +153,13 @@ class Captured:
         return mapped(result, Tensor, Tensor.detach)
 
     def is_stale(self) -> bool:
-        """Return whether parameters, buffers or the optimizer's state have new memory, so that the graph is useless."""
+        """Return whether parameters, buffers or the optimizer's state have moved, so that the graph is useless."""
         return any(tensor.array is not array for tensor, array in self._held) or any(
             g._is_stale() for g in self._graphs
         )
 
     def fits(self, inputs: Sequence[Tensor]) -> bool:
-        """Return whether an eager step would now do the same as the captured step."""
+        """Return whether an eager step would do the same as the captured step at this moment."""
         return (
             [*map(_strides, inputs)] == self._strides
             and _around() == self._around
@@ -167,7 +168,7 @@ class Captured:
         )
 
     def replay(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """Replay the step with these inputs; `fits` must be True and `is_stale` False."""
+        """Replay the step with these inputs; before this, `fits` must return True and `is_stale` False."""
         with no_grad():
             for ours, given in zip(self._inputs, inputs, strict=True):
                 ours.copy_(given)
@@ -182,7 +183,7 @@ class Captured:
 
 
 class Touched:
-    """The tensors and modules that a step touched: leaves that got gradients or were updated, and called modules."""
+    """Holds the leaves that got gradients or were updated in a step, and the modules that the step called."""
 
     def __init__(self, watch: capture.Watch) -> None:
         self.gradients = watch.gradients
@@ -199,7 +200,7 @@ class Touched:
 
 
 class Gradient:
-    """A leaf's gradient before and after the captured step; a replay needs the same gradient before it."""
+    """A leaf's gradient before and after the captured step; before a replay, the gradient must be the same again."""
 
     def __init__(self, leaf: Any, before: Any, touched: Touched) -> None:
         self._leaf, self._before, self._after = leaf, before, leaf.grad
@@ -209,11 +210,11 @@ class Gradient:
         )
 
     def fits(self) -> bool:
-        """Return whether the leaf's gradient is the one before the captured step, or has no effect on the step."""
+        """Return whether the gradient is the same as before the captured step, or the step does not depend on it."""
         return self._is_free or self._leaf.grad is self._before
 
     def put(self) -> None:
-        """Set the leaf's gradient to the one that a replay has computed."""
+        """Give the leaf the gradient that a replay has computed."""
         self._leaf.grad = self._after
         if self._after is not None:
             self._after.version.count += 1
@@ -224,12 +225,12 @@ def _once(items: Iterable[Any]) -> list[Any]:
 
 
 def _form(x: Any) -> Any:
-    """Return the properties of an input that must equal those of the sample."""
+    """Return the properties that an input must have in common with its sample."""
     return (x.shape, x.dtype, x.requires_grad) if isinstance(x, Tensor) else type(x)
 
 
 def _strides(x: Tensor) -> list[int]:
-    """Return the strides, except those of axes of length 1, which have no meaning."""
+    """Return the strides of all axes but those of length 1, whose strides have no meaning."""
     return [stride for stride, length in zip(x.array.strides, x.shape, strict=True) if length > 1]
 
 
@@ -250,19 +251,20 @@ def _around() -> tuple[Any, ...]:
 def make_graphed_step(
     step: Callable[..., Any], *inputs: Tensor, num_warmup_iters: int = 3, pool: Any = None
 ) -> GraphedStep:
-    """Return a step to call as before; from the fourth call on, it launches all kernels at once as a CUDA graph.
+    """Return a step that from its fourth call on launches all its kernels at once, as a CUDA graph.
 
-    This function itself computes nothing, and every call of its result is one step. Parameters, the optimizer's state,
-    running statistics and random numbers have the same bits as in an ordinary loop. A call runs eagerly if a replay
-    would do something else: for inputs of another shape, type or layout, for modules in another mode, inside another
-    autocast, or if gradients are added to kept ones. If the step cannot be captured, because of `loss.item()`, a
-    GradScaler or an optimizer other than SGD, Adam and AdamW, a warning names the cause, and every call runs eagerly.
+    This function computes nothing, and every call of the returned step is one training step. Parameters, the
+    optimizer's state, running statistics and random numbers have the same bits as in an ordinary loop. A call runs
+    eagerly if a replay would do something else: if inputs have another shape, type or layout, if modules are in another
+    mode, inside another autocast, or if gradients are added to earlier gradients. A step cannot be captured if it has
+    `loss.item()`, a GradScaler or an optimizer other than SGD, Adam and AdamW; then a warning names the cause, and
+    every call runs eagerly.
 
-    A replay copies the inputs, which may be on the CPU, to the memory of the graph, and copies the results from there.
-    Changes of learning rates and step counts take effect. All other Python code in the step runs only in eager calls
-    and in the capture, so a step must not contain an `if` that holds only in some calls.
+    A replay copies the inputs, which may be on the CPU, into the memory of the graph, and copies the results from
+    there. Changes of learning rates and step counts take effect. All other Python code of the step runs only in eager
+    calls and during the capture. So the step must not contain an `if` whose condition is true only in some calls.
 
-    TypeError for a step that is not a function, and for a sample that is not a Tensor.
+    Raises TypeError if the step is not a function or a sample is not a Tensor.
 
     Example:
         >>> mn.cuda.is_available()  # with True: step = mn.cuda.make_graphed_step(step, images, labels)

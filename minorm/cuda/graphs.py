@@ -1,17 +1,17 @@
-"""CUDA graphs launch a whole training step at once, which takes the host as long as launching one kernel.
+"""A CUDA graph launches a whole training step at once; this takes the host no longer than launching one kernel.
 
     graph = mn.cuda.CUDAGraph()
-    with mn.cuda.graph(graph):                       # nothing is computed here: launches are only recorded
+    with mn.cuda.graph(graph):                       # launches are only recorded here; nothing is computed
         optimizer.zero_grad()
         loss = F.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
     for batch in loader:
         images.copy_(batch[0]); labels.copy_(batch[1])
-        graph.replay()                               # the same step on what is in `images` and `labels` now
+        graph.replay()                               # the same step with the present contents of `images` and `labels`
 
-Names are PyTorch's. A replay reads and writes the memory of the capture, so fill the inputs in place, and read `loss`
-after a replay. Learning rates and step counts are on the host, and are copied to the device before each replay
+Names are PyTorch's. A replay reads and writes the same memory as the capture. So fill the inputs in place, and read
+`loss` after a replay. Learning rates and step counts are on the host, and are copied to the device before each replay
 (minorm/devices/capture.py). So a schedule works, and `optimizer.state_dict()` is right.
 """
 
@@ -31,11 +31,11 @@ POOL = {"pool": "`graph.pool()` of a graph whose memory is used as well, where b
 
 @documented({})
 class CUDAGraph:
-    """Captured GPU work, such as a training step, which can be replayed any number of times without the host.
+    """Recorded work of a GPU, such as a training step; it can be replayed any number of times, without Python.
 
-    Run at least one step before the capture, so that kernels are compiled and optimizers have their state. RuntimeError
-    for work that cannot be captured: copies between CPU and GPU, numbers that the host reads, and optimizers other than
-    SGD, Adam and AdamW.
+    Run at least one step before the capture, so that kernels are compiled and optimizers have their state. Raises
+    RuntimeError for work that cannot be captured: copies between CPU and GPU, numbers that the host reads, and
+    optimizers other than SGD, Adam and AdamW.
 
     Example:
         >>> mn.cuda.is_available()  # else CUDAGraph() raises a RuntimeError that says what is missing
@@ -54,7 +54,7 @@ class CUDAGraph:
 
     @documented(POOL, capture_error_mode="accepted but ignored")
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:  # noqa: ARG002
-        """Begin to record the work given to the current stream; `graph` does this on a separate stream."""
+        """Begin to record the work that the current stream gets; `graph` does the same on a separate stream."""
         self._check_free()
         cuda = self._library.cuda
         self._pool = graph_pool_handle() if pool is None else pool
@@ -96,18 +96,18 @@ class CUDAGraph:
         self._launch()
 
     def _launch(self) -> None:
-        """Replay the graph, without a check whether something has changed since the capture."""
+        """Replay the graph, and do not check if something has changed since the capture."""
         assert self._recording is not None
         with self._place:
             self._recording.renew()
             self._graph.launch()
 
     def _is_stale(self) -> bool:
-        """Return whether a replay would be refused because captured arrays have new memory."""
+        """Return whether `replay` would raise an error, because captured arrays have moved to other memory."""
         return self._recording is not None and bool(self._recording.changed())
 
     def reset(self) -> None:
-        """Delete the graph; its memory is freed when no Tensor uses it any more."""
+        """Delete the graph; its memory is freed when no Tensor uses this memory any more."""
         self._graph = self._pool = self._recording = None
 
     def pool(self) -> Any:
@@ -122,10 +122,10 @@ class CUDAGraph:
     capture_error_mode="accepted but ignored",
 )
 class graph:  # noqa: N801  PyTorch's name
-    """In this block, record the GPU's work in `cuda_graph` instead of running it; the graph has its own memory.
+    """In this block, record the GPU's work in `cuda_graph` instead of running the work; the graph has its own memory.
 
-    RuntimeError if work in the block cannot be captured; then the CUDAGraph is empty, parameters and optimizers are
-    unchanged, and gradients and Tensors from the block have no values.
+    Raises RuntimeError if work in the block cannot be captured. Then the CUDAGraph is empty, parameters and optimizers
+    are unchanged, and gradients and Tensors from the block have no values.
 
     Example:
         >>> mn.cuda.is_available()  # with True: with mn.cuda.graph(g): optimizer.step()

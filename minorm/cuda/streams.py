@@ -1,13 +1,14 @@
-"""Streams: each runs the work that it gets in order; streams wait for each other only if they are told to.
+"""Streams: a stream runs its work in order, and waits for another stream only if the program says so.
 
     side = mn.cuda.Stream()
     with mn.cuda.stream(side):                    # work that is started here goes to `side`
         y = f(x)
     mn.cuda.current_stream().wait_stream(side)    # before y is used outside
 
-Names are PyTorch's, streams are CuPy's. CuPy's pool reuses freed memory only in the stream that freed it, so no other
-stream overwrites it while it may still be read. But an array that another stream reads must live until the reading is
-done: keep the array until `synchronize()`, or let the stream that made it wait. There is no `record_stream`.
+Names are PyTorch's, and streams are CuPy's. CuPy's pool gives freed memory only to the stream that freed it, so no
+other stream overwrites this memory while it may still be read. But if another stream reads an array, the array must
+live until this stream has finished. So keep the array until `synchronize()`, or let the stream that made the array
+wait. There is no `record_stream`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ STREAM = {"stream": "a Stream; None is the current one"}
 
 
 def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
-    """Yield the module cupy; during the block this GPU is the current one. ValueError for a CPU: it has no streams."""
+    """Yield the module cupy, and make this GPU current during the block; raise ValueError if `device` is the CPU."""
     if device is not None and devices.device_index(device) is None:
         raise ValueError(f"{operation}: device is {str(device)!r}; expected a GPU, as 'cuda:1'")
     return devices.on("cuda" if device is None else device)
@@ -61,7 +62,7 @@ class Stream:
         return int(self._cupy.ptr)
 
     def synchronize(self) -> None:
-        """Let the host wait until all work of this stream is done."""
+        """Make the host wait until all work of this stream is done."""
         with self._place:
             self._cupy.synchronize()
 
@@ -72,12 +73,12 @@ class Stream:
 
     @documented({}, event="an Event that was recorded")
     def wait_event(self, event: Event) -> None:
-        """Let all later work of this stream wait for the event; the host does not wait."""
+        """Make all later work of this stream wait for the event; the host does not wait."""
         event.wait(self)
 
     @documented({}, stream="another Stream")
     def wait_stream(self, stream: Stream) -> None:
-        """Let all later work of this stream wait for all earlier work of `stream`."""
+        """Make all later work of this stream wait for all earlier work of `stream`."""
         self.wait_event(stream.record_event())
 
     @documented({}, event="an Event; None is a new one")
@@ -115,9 +116,10 @@ class Stream:
 
 @documented({}, enable_timing="True lets `elapsed_time` tell the time", blocking="True lets a waiting host sleep")
 class Event:
-    """A point in a stream's work, to wait for or to measure time.
+    """A point in a stream's work; other streams can wait for it, and two events measure time.
 
-    An event belongs to the GPU of the stream that records it first. Before that, waiting for it has no effect.
+    An event belongs to the GPU of the stream that records it first. Waiting for an event that no stream has recorded
+    has no effect.
 
     Example:
         >>> mn.cuda.is_available()  # else Event() raises a RuntimeError that says what is missing
@@ -134,7 +136,7 @@ class Event:
 
     @documented(STREAM)
     def record(self, stream: Stream | None = None) -> None:
-        """Let the event happen when all earlier work of the stream is done; RuntimeError for another GPU's stream."""
+        """Let the event happen when all earlier work of the stream is done; another GPU's stream is a RuntimeError."""
         stream = current_stream() if stream is None else stream
         if self._cupy is not None and self._device_index != stream.device_index:
             raise RuntimeError(
@@ -149,18 +151,18 @@ class Event:
 
     @documented(STREAM)
     def wait(self, stream: Stream | None = None) -> None:
-        """Let all later work of the stream wait for the event."""
+        """Make all later work of the stream wait for the event."""
         stream = current_stream() if stream is None else stream
         if self._cupy is not None:
             with stream._place:
                 stream._cupy.wait_event(self._cupy)
 
     def query(self) -> bool:
-        """Return whether the event has happened; also True if no stream has recorded it."""
+        """Return whether the event has happened; also return True if no stream has recorded the event."""
         return self._cupy is None or bool(self._cupy.done)
 
     def synchronize(self) -> None:
-        """Let the host wait for the event."""
+        """Make the host wait for the event."""
         if self._cupy is not None:
             self._cupy.synchronize()
 
@@ -178,7 +180,7 @@ class Event:
 
 @documented({}, stream="the Stream for the work of the block; None changes nothing")
 class stream:  # noqa: N801  PyTorch's name
-    """`with mn.cuda.stream(s):` gives the work that starts in the block to s; there "cuda" means the GPU of s.
+    """In the block `with mn.cuda.stream(s):`, new work goes to the stream s, and "cuda" means the GPU of s.
 
     Example:
         >>> with mn.cuda.stream(None):

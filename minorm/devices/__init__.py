@@ -1,6 +1,6 @@
 """Finds the device of an array, and moves arrays between devices: NumPy arrays are on the CPU, CuPy arrays on a GPU.
 
-CuPy is imported when the first array is put on a GPU, never before. A device is a name, "cpu" or "cuda:0"; "cuda"
+CuPy is imported only when the first array is put on a GPU. A device is a name, "cpu" or "cuda:0"; "cuda"
 alone is the current GPU.
 """
 
@@ -23,7 +23,7 @@ _found: list[Any] = []  # the module cupy, once it has proved to work
 
 
 def is_host(array: Any) -> bool:
-    """Return False for a CuPy array, and True for anything else: NumPy arrays and scalars, and other objects."""
+    """Return False for a CuPy array, and True for NumPy arrays, scalars and all other objects."""
     kind = type(array)
     found = _host.get(kind)
     if found is None:
@@ -32,7 +32,7 @@ def is_host(array: Any) -> bool:
 
 
 def library() -> Any:
-    """Return the module cupy; RuntimeError, which says what to install, if CuPy or a driver for it is missing."""
+    """Return the module cupy; if CuPy or its driver is missing, raise a RuntimeError that says what to install."""
     if _found:
         return _found[0]
     version = driver.version()
@@ -47,7 +47,7 @@ def library() -> Any:
 
 
 def namespace(array: Any) -> Any:
-    """Return the module whose functions make arrays of this kind: numpy or cupy."""
+    """Return the module of this kind of array: numpy or cupy."""
     return np if is_host(array) else library()
 
 
@@ -98,7 +98,7 @@ def is_device(value: Any) -> bool:
 
 
 def device_index(device: Any) -> int | None:
-    """Return the number of the GPU, None for the CPU; ValueError for a name that is not a device."""
+    """Return the number of the GPU, or None for the CPU; raise ValueError if the name is not a device."""
     kind, colon, number = str(device).partition(":")
     if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
         raise ValueError(f"device: {device!r} is not supported; expected 'cpu', 'cuda' or 'cuda:0'")
@@ -112,7 +112,7 @@ def device_index(device: Any) -> int | None:
 
 
 def device_name(device: Any) -> str:
-    """Return the full name of a device: "cpu", or "cuda:0" for "cuda" while the first GPU is the current one."""
+    """Return the full name of a device, such as "cpu", or "cuda:0" for "cuda" if the first GPU is current."""
     index = device_index(device)
     return "cpu" if index is None else f"cuda:{index}"
 
@@ -122,7 +122,7 @@ def device_name(device: Any) -> str:
 
 @contextmanager
 def on(device: Any) -> Iterator[Any]:
-    """Yield the module for arrays on this device, numpy or cupy; during the block the device is the current one."""
+    """Yield the module for arrays on this device, numpy or cupy, and make the device current during the block."""
     index = None if device is None else device_index(device)
     if index is None:
         yield np
@@ -137,7 +137,7 @@ def on_device_of(array: Any) -> AbstractContextManager[Any]:
 
 
 def to_device(array: Any, device: Any) -> Any:
-    """Return the array itself if it is on this device, else a copy there."""
+    """Return the array itself if it is on this device, or else a copy of it on this device."""
     index = device_index(device)
     if is_host(array):
         if index is None:
@@ -153,7 +153,7 @@ def to_device(array: Any, device: Any) -> Any:
 
 
 def _to_another_gpu(array: Any, index: int) -> Any:
-    """Return a copy; the GPUs' current streams make it after the array is computed and before it is overwritten."""
+    """Return a copy on another GPU; the current streams of both GPUs wait, so that the array stays valid meanwhile."""
     cuda = library().cuda
     with array.device:
         computed = cuda.get_current_stream().record()
@@ -168,15 +168,15 @@ def _to_another_gpu(array: Any, index: int) -> Any:
 
 
 def to_device_of(array: Any, like: Any) -> Any:
-    """Return a NumPy array on the device of `like`."""
+    """Return a NumPy array, or a copy of it, on the device of `like`."""
     return array if is_host(like) else to_device(array, device_of(like))
 
 
 def constant_of(array: Any, like: Any) -> Any:
-    """Return a copy of a NumPy array on the device of `like`, cached there; for constants that are only read.
+    """Return a cached copy of a NumPy array on the device of `like`; the copy must only be read.
 
-    The array must depend only on shapes and settings. So only the first step waits for the copy, and a CUDA graph can
-    be captured.
+    The array must depend only on shapes and settings. Then only the first step waits for the copy, and later steps can
+    be captured as a CUDA graph.
     """
     if is_host(like):
         return array
@@ -203,7 +203,7 @@ def _kept(device: str, dtype: Any, shape: tuple[int, ...], content: bytes) -> tu
 
 
 def scalar(value: Any, dtype: Any, like: Any) -> Any:
-    """Return an array without axes on the device of `like`; a GPU makes it without a copy from the CPU."""
+    """Return an array without axes on the device of `like`; on a GPU, nothing is copied from the CPU."""
     if is_host(like):
         return np.asarray(value, dtype)
     with like.device:
@@ -214,7 +214,7 @@ def scalar(value: Any, dtype: Any, like: Any) -> Any:
 
 
 class DeviceError(RuntimeError):
-    """The Tensors of one operation are on several devices."""
+    """Raised if the Tensors of one operation are on several devices."""
 
 
 # Exceptions that NumPy, CuPy and our own functions raise for arrays on another device.
@@ -222,7 +222,7 @@ REFUSALS = (TypeError, ValueError, AttributeError, BufferError, RuntimeError)
 
 
 def are_mixed(arrays: Sequence[Any]) -> bool:
-    """Return whether an array is on another device than the first array, which is a CuPy array."""
+    """Return whether the arrays are on different devices; the first array must be a CuPy array."""
     kind, place = type(arrays[0]), arrays[0].data.device_id
     return len(arrays) > 1 and any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
 

@@ -1,16 +1,17 @@
 """Gives each replay of a CUDA graph new numbers from the host, through memory on the device.
 
-A captured launch keeps its arguments, so a learning rate among them would never change. So while a step is captured,
-code that passes such numbers to a kernel puts them into a slot instead:
+A captured launch keeps its arguments, so a learning rate that is an argument would never change. So while a step is
+captured, code puts such numbers into a slot, instead of passing them to a kernel:
 
     slot = recording.keep(fields)      # slot.device is a device array that will hold `fields` at each replay
 
-Code that counts steps adds a function for that: `recording.again.append(function)`. These functions are called before
-each replay, while `recording.replaying` is True. They launch nothing, and write their numbers into the same slots in
-the same order. One copy then brings all numbers to the device. Users use minorm/cuda/graphs.py.
+Code that counts steps adds a function that does the counting: `recording.again.append(function)`. These functions are
+called before each replay, while `recording.replaying` is True. They launch nothing, and write their numbers into the
+same slots in the same order. Then one copy brings all numbers to the device. The interface for users is
+minorm/cuda/graphs.py.
 
-As these functions count, either all of them must run or none. So before the first one, `recording.checks` tests whether
-the memory is still that of the capture.
+Because these functions count, either all or none of them must run. So before the first function runs,
+`recording.checks` tests that the step still uses the same memory as at the capture.
 
 `watched()` collects the gradients and modules that a step touches; make_graphed_step checks them before it replays.
 """
@@ -43,12 +44,12 @@ def recording() -> Recording | None:
 
 
 def is_captured() -> bool:
-    """Return whether this thread is capturing; then launches are recorded instead of run."""
+    """Return whether this thread is capturing a graph, so that launches are recorded and do not run."""
     return _here.recording is not None and not _here.recording.replaying
 
 
 def noted(function: Callable[[], Any]) -> bool:
-    """Return whether this thread is capturing; if so, `function` runs before each replay, so do not call it now."""
+    """If this thread is capturing, let `function` run before each replay and return True: it must not run now."""
     if _here.recording is None or _here.recording.replaying:
         return False
     _here.recording.again.append(function)
@@ -56,13 +57,13 @@ def noted(function: Callable[[], Any]) -> bool:
 
 
 def hold(array: Any) -> None:
-    """During a capture, keep an array alive as long as the graph, whose launches read it."""
+    """During a capture, keep an array alive as long as the graph, because the graph's launches read the array."""
     if _here.recording is not None:
         _here.recording.held.append(array)
 
 
 def refuse_copies(what: str) -> None:
-    """Raise RuntimeError during a capture: a replay would copy from memory that may have other values by then."""
+    """Raise RuntimeError during a capture, because a replay would copy memory that may have other contents then."""
     if is_captured():
         raise RuntimeError(
             f"cuda.graph: {what} is copied between the CPU and a GPU while a graph is captured; a graph replays what "
@@ -72,7 +73,7 @@ def refuse_copies(what: str) -> None:
 
 
 def refuse_draws() -> None:
-    """Raise RuntimeError during a capture, before the CPU draws numbers, as each replay would use the same numbers."""
+    """Raise RuntimeError if the CPU draws numbers during a capture, because each replay would use the same numbers."""
     if is_captured():
         raise RuntimeError(
             "cuda.graph: numbers are drawn on the CPU while a graph is captured, and each replay would use the same "
@@ -82,7 +83,7 @@ def refuse_draws() -> None:
 
 
 def refuse_number(operation: str, name: str) -> None:
-    """Raise RuntimeError during a capture for an operation whose argument `name` is a number of the CPU."""
+    """Raise RuntimeError during a capture, because the argument `name` of this operation is a number on the CPU."""
     if is_captured():
         raise RuntimeError(
             f"{operation}: {name} is a number of the CPU, and each replay of a CUDA graph would be given the same one; "
@@ -91,9 +92,10 @@ def refuse_number(operation: str, name: str) -> None:
 
 
 class Watch:
-    """The gradients and modules that a step touches, in order.
+    """The gradients and modules that a step touches, in the order in which it touches them.
 
-    gradients  a pair (leaf, its gradient at that time) whenever backward() adds to a gradient or an optimizer reads it
+    gradients  pairs (leaf, its gradient at that time), one each time backward() adds to a gradient or an optimizer
+               reads one
     modules    the modules that were called
     """
 
@@ -124,7 +126,7 @@ def watch() -> Watch | None:
 
 
 class Slot:
-    """Numbers on host and device: `host` is a structured array without axes, `device` has the bytes for kernels."""
+    """Numbers on host and device: `host` is a structured array without axes, and `device` has bytes for kernels."""
 
     __slots__ = ("device", "host")
 
@@ -137,8 +139,8 @@ class Recording:
 
     library     the module cupy
     again       functions that the host calls before each replay
-    checks      functions that return a sentence if something has changed that forbids a replay, else ""
-    held        arrays that captured launches read, kept alive here
+    checks      functions that return "", or a sentence about a change that makes a replay impossible
+    held        arrays that captured launches read and that must stay alive
     replaying   True while `again` is called, False while the graph is captured
     """
 
@@ -158,7 +160,7 @@ class Recording:
         weakref.finalize(self, self._copied.synchronize).atexit = False
 
     def keep(self, fields: Any) -> Slot:
-        """Return a slot with the fields of a structured array without axes, which replays may change."""
+        """Return a slot with the fields of a structured array without axes; replays may change these."""
         size = fields.nbytes
         if size > CHUNK:
             raise ValueError(f"cuda.graph: {size} bytes of numbers for one launch; expected at most {CHUNK}")
@@ -174,24 +176,24 @@ class Recording:
         return slot
 
     def scratch(self, size: int) -> Any:
-        """Return bytes on the device that captured launches may use, one launch after another."""
+        """Return device memory of `size` bytes that all captured launches may use in turn."""
         if self._scratch is None:
             self._scratch = self._apart(size)
         return self._scratch
 
     def _apart(self, size: int) -> Any:
-        """Allocate bytes outside the graph's own pool, where earlier launches could write to the same memory."""
+        """Allocate bytes outside the graph's pool, because earlier launches may write to memory of this pool."""
         with self.library.cuda.using_allocator(self.library.get_default_memory_pool().malloc):
             return self.library.empty(size, np.uint8)
 
     def next(self) -> Slot:
-        """Return, in a replay, the slot that the same call got in the capture."""
+        """Return, before a replay, the slot that the same call got during the capture."""
         self._next += 1
         return self._slots[self._next - 1]
 
     @contextmanager
     def captured(self) -> Iterator[None]:
-        """During the block this thread is capturing."""
+        """Inside the block, this thread is capturing."""
         _here.recording = self
         try:
             yield
@@ -199,11 +201,11 @@ class Recording:
             _here.recording = None
 
     def changed(self) -> str:
-        """If something has changed since the capture that forbids a replay, return a sentence on it; otherwise ""."""
+        """Return a sentence if something has changed since the capture and makes a replay impossible, else ""."""
         return next(filter(None, (check() for check in self.checks)), "")
 
     def renew(self) -> None:
-        """Compute the numbers of the next replay, and start their copy to the device on the current stream."""
+        """Compute the numbers for the next replay, and start copying them to the device on the current stream."""
         self._copied.synchronize()  # wait until the last replay's copy has read them
         _here.recording, self.replaying, self._next = self, True, 0
         try:

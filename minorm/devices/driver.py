@@ -1,4 +1,4 @@
-"""Finds the version of the NVIDIA driver without CuPy, and names the CuPy package that fits it."""
+"""Finds the version of the NVIDIA driver, without CuPy, and names the CuPy package for this driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 def version() -> int | None:
-    """Return the newest CUDA version that the driver supports, 12080 for 12.8; None without a driver."""
+    """Return the newest CUDA version that the driver supports, such as 12080 for 12.8; None if there is no driver."""
     try:
         library = ctypes.CDLL(LIBRARY)
         number = ctypes.c_int(0)
@@ -19,7 +19,7 @@ def version() -> int | None:
 
 
 def package(driver: int) -> str | None:
-    """Return the CuPy package for this driver, in the form for pip; None if the driver is too old."""
+    """Return the CuPy package for this driver, as an argument for pip; None if the driver is too old."""
     return "cupy-cuda13x[ctk]>=14.2" if driver >= 13000 else "cupy-cuda12x[ctk]>=14.2" if driver >= 12000 else None
 
 
@@ -32,7 +32,7 @@ def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
     """Return a sentence that says why no GPU can be used and what to do.
 
     driver   the result of `version`
-    missing  the error of `import cupy`; None if CuPy is installed and finds no device
+    missing  the error of `import cupy`; None if CuPy is installed but finds no device
     runtime  the CUDA version for which the installed CuPy was built
     """
     if driver is None:
@@ -58,5 +58,5 @@ def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
 
 
 def name(version: int) -> str:
-    """Return a version in its usual form: 12.8 for 12080."""
+    """Return a version in its usual form, such as "12.8" for 12080."""
     return f"{version // 1000}.{version % 1000 // 10}"

@@ -1,4 +1,4 @@
-"""Defines the element types of a Tensor: NumPy's, and bfloat16 of ml_dtypes, which may be missing in a browser."""
+"""Defines the element types of a Tensor: NumPy's, and bfloat16 of ml_dtypes, a package that browsers may lack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ModuleNotFoundError:
 
 
 class _Missing:
-    """`bfloat16` if ml_dtypes is missing: it equals no array's type, and NumPy's error shows its repr, the reason."""
+    """Stands for `bfloat16` if ml_dtypes is missing: no array has this type, and its repr says what is missing."""
 
     def __repr__(self) -> str:
         return "bfloat16 (it needs the package ml_dtypes, which is not installed)"
@@ -45,17 +45,17 @@ _OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # maps equal types to the o
 
 
 def is_float(dtype: np.dtype[Any]) -> Any:
-    """Return whether the type is one of the four that can have gradients; np.floating lacks one, bfloat16."""
+    """Return whether the type is one of the four float types; np.issubdtype does not know bfloat16."""
     return dtype in FLOATS
 
 
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type for arithmetic on `dtype`: float32 for the 16-bit floats, otherwise the type itself."""
+    """Return the type in which `dtype` is computed: float32 for 16-bit floats, and the type itself otherwise."""
     return float32 if dtype in HALVES else dtype
 
 
 def check(dtype: Any, operation: str = "tensor") -> np.dtype[Any]:
-    """Return `dtype` as np.dtype; for a type that no Tensor can have, TypeError with a list of types."""
+    """Return `dtype` as np.dtype; if no Tensor can have this type, raise a TypeError that lists the allowed types."""
     if ml_dtypes is None and (dtype is bfloat16 or (isinstance(dtype, str) and dtype == "bfloat16")):
         raise TypeError(f"{operation}: dtype bfloat16 needs the package ml_dtypes, which is not installed")
     try:
@@ -71,7 +71,7 @@ def check(dtype: Any, operation: str = "tensor") -> np.dtype[Any]:
 
 
 def check_float(operation: str, dtype: Any) -> np.dtype[Any]:
-    """Return `dtype` as np.dtype; TypeError unless it is one of the four float types."""
+    """Return `dtype` as np.dtype; raise TypeError unless it is one of the four float types."""
     found = check(dtype, operation)
     if not is_float(found):
         raise TypeError(f"{operation}: dtype is {found}; expected a float type (float16, bfloat16, float32, float64)")
@@ -93,7 +93,7 @@ _default = [float32]
 
 
 def get_default_dtype() -> np.dtype[Any]:
-    """Return the type of Tensors made from Python's floats, of zeros(), randn() and new layers."""
+    """Return the default float type, for Tensors from Python's floats, for zeros() and randn(), and for new layers."""
     return _default[0]
 
 
@@ -102,7 +102,7 @@ def get_default_dtype() -> np.dtype[Any]:
 def set_default_dtype(d: Any) -> None:
     """Make `d` the default float type for new Tensors and layers, in every thread.
 
-    TypeError for a type that is not a float.
+    Raises TypeError if `d` is not a float type.
 
     Example:
         >>> mn.set_default_dtype(mn.float64)

@@ -1,18 +1,20 @@
-"""The global random generator: initialisation, dropout and shuffling draw from it, and `manual_seed` resets it.
+"""The global random generator. Initialisation, dropout and shuffling use it, and `manual_seed` restarts it.
 
-It is counter-based: block n of Philox has four words of 64 bits, which depend only on n and a key. So a kernel on any
-device can compute the blocks n, n + 1, ... at once, and a seed gives the same numbers on each device (`take_blocks`).
-Dropout and uniform numbers are drawn in this way (draws.py). NumPy draws all other numbers on the CPU, with the same
-key. A block's number has four words too; the highest word is 0 for NumPy and 1 for kernels.
+The generator is counter-based: block n of Philox has four words of 64 bits, which depend only on n and a key. So a
+kernel on any device can compute the blocks n, n + 1, ... at once, and a seed gives the same numbers on each device
+(`take_blocks`). Dropout and uniform numbers are drawn in this way (draws.py). NumPy draws all other numbers on the CPU,
+with the same key. The number of a block has four words too; its highest word is 0 for NumPy and 1 for kernels.
 
-The state is a plain dict of integers, so that a checkpoint can contain it and a resumed run draws the same numbers. The
-state names the generator. A state of PCG64, which minorm used earlier, restores a PCG64; NumPy then draws all numbers.
+The state is a plain dict of integers, so that a checkpoint can contain the state and a resumed run draws the same
+numbers. The state names the kind of generator. Earlier versions of minorm used PCG64; a state of PCG64 restores a PCG64
+generator, and then NumPy draws all numbers.
 
 Each rank of a distributed run has its own generator (`streams`): rank 0 has the global one, and rank r has a copy that
-is jumped ahead r times. So the numbers of a rank do not depend on the process that runs it.
+is jumped ahead r times. So the numbers of a rank do not depend on the process that runs the rank.
 
-A forked child continues from its parent's state: both draw the same numbers until one of them calls `manual_seed`. A
-fork waits until a draw in another thread has ended, so that the child gets a state between two draws.
+A forked child continues from its parent's state: parent and child draw the same numbers until one of them calls
+`manual_seed`. A fork waits until draws in other threads have ended, so that the child never gets a state in the middle
+of a draw.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _ranks: list[Generator] = []  # generators of running ranks; if it is empty, all
 
 
 def generator() -> np.random.Generator:
-    """Return the NumPy generator of this thread's rank; made at its first use, as numpy.random is slow to import."""
+    """Return the NumPy generator of this thread's rank; make it at its first use, since numpy.random imports slowly."""
     return _own().numbers
 
 
@@ -64,9 +66,9 @@ def _own() -> Generator:
 @documented({}, seed="an int of at least 0")
 @checked
 def manual_seed(seed: int) -> Generator:
-    """Restart the generator from `seed`, and return it; the same seed gives the same numbers on every machine.
+    """Restart the generator from `seed` and return the generator. A seed gives the same numbers on every machine.
 
-    Each rank of a distributed run gets different numbers. ValueError for a seed that is not an int from 0 on.
+    Each rank of a distributed run gets different numbers. Raises ValueError unless the seed is an int of at least 0.
 
     Example:
         >>> generator = mn.manual_seed(0)
@@ -98,13 +100,13 @@ class Generator:
     @classmethod
     @documented({}, numbers="a generator of NumPy")
     def of(cls, numbers: np.random.Generator) -> Generator:
-        """Return a Generator around a NumPy generator; both draw from the same stream."""
+        """Return a Generator that draws from a NumPy generator; numbers drawn from either advance both."""
         made = cls.__new__(cls)
         made.numbers, made._where = numbers, None
         return made
 
     def _begin(self, bits: Any, blocks: int | None) -> None:
-        """Start from the bit generator `bits`; `blocks` is how many blocks kernels have taken, None if not counted."""
+        """Start from the bit generator `bits`; `blocks` counts the blocks that kernels took, None for no counting."""
         if getattr(self, "numbers", None) is None or self.numbers.bit_generator is not bits:
             self.numbers: np.random.Generator = np.random.Generator(bits)
         self._where: Any = None
@@ -114,7 +116,7 @@ class Generator:
 
     @documented({}, seed="an int of at least 0")
     def manual_seed(self, seed: int) -> Generator:
-        """Restart from `seed`; returns self."""
+        """Restart from `seed`, and return self."""
         self._begin(np.random.Philox(int(seed)), 0)
         return self
 
@@ -145,7 +147,7 @@ class Generator:
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from a state of `get_state`.
 
-        ValueError, without any change, for a value that is not a state of minorm's generators.
+        If the value is not a state of minorm's generators, raise ValueError and change nothing.
 
         Example:
             >>> first, again = mn.Generator(), mn.Generator()
@@ -163,7 +165,7 @@ class Generator:
 
 
 def source(given: Any = None) -> np.random.Generator:
-    """Return the NumPy generator of the given Generator; if `given` is None, that of the global one."""
+    """Return the NumPy generator of the Generator `given`, or of the global generator if `given` is None."""
     capture.refuse_draws()
     if given is None:
         return generator()
@@ -176,8 +178,8 @@ def source(given: Any = None) -> np.random.Generator:
 def take_blocks(given: Any, count: int) -> tuple[int, int, int, int] | None:
     """Reserve `count` blocks from (n + 1, 0, rank, 1) on, which no other draw will use; return (n, rank, key, key).
 
-    `given` is a Generator, or None for the global one. Return None for a generator that does not count blocks or is
-    NumPy's.
+    `given` is a Generator, or None for the global generator. Return None if the generator does not count blocks or is a
+    NumPy generator.
     """
     own = _own() if given is None else given
     return own._take_blocks(count) if isinstance(own, Generator) else None
@@ -186,7 +188,8 @@ def take_blocks(given: Any, count: int) -> tuple[int, int, int, int] | None:
 def get_state() -> dict[str, Any]:
     """Return the generator's state, as nested dicts of strings and integers.
 
-    In a distributed run all ranks must call this together: it holds the states of all ranks, {"ranks": [...]}.
+    In a distributed run, all ranks must call this function together. Then the result has the states of all ranks,
+    {"ranks": [...]}.
     """
     state = _own().get_state()
     if _rank.gather is None:
@@ -195,7 +198,7 @@ def get_state() -> dict[str, Any]:
 
 
 def set_state(state: dict[str, Any]) -> None:
-    """Restore a state from `get_state`; ValueError if it was taken with another number of ranks."""
+    """Restore a state from `get_state`; raise ValueError if the number of ranks was different."""
     ranks = state.get("ranks") if isinstance(state, dict) else None
     if ranks is not None and not isinstance(ranks, (list, tuple)):
         raise ValueError(f"set_state: 'ranks' of the state is a {kind_of(ranks)}; expected a list of states")
@@ -207,7 +210,7 @@ def set_state(state: dict[str, Any]) -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Restore this rank's generator after the block. No other rank takes part."""
+    """Restore the generator of this rank after the block; other ranks need not call this function."""
     own = _own()
     state = own.get_state()
     try:
@@ -217,20 +220,20 @@ def kept() -> Iterator[None]:
 
 
 def own_state() -> dict[str, Any]:
-    """Return the state of this rank's generator. No other rank takes part."""
+    """Return the state of this rank's generator; other ranks need not call this function."""
     return _own().get_state()
 
 
 @contextmanager
 def replayed(state: dict[str, Any]) -> Iterator[None]:
-    """During the block, draw from a state of `own_state`; then restore the generator."""
+    """During the block, draw from a state that `own_state` returned; restore the generator afterwards."""
     with kept():
         _own().set_state(state)
         yield
 
 
 def _bits(state: Any, kind: str = "Philox") -> Any:
-    """Return a new bit generator in this state, which must be of `kind` or of a kind that minorm uses or used."""
+    """Return a new bit generator in this state; the state must be of `kind`, Philox or PCG64."""
     if not isinstance(state, dict) or not isinstance(state.get("bit_generator"), str):
         got = f"a dict with {sorted(map(str, state))}" if isinstance(state, dict) else f"a {kind_of(state)}"
         raise ValueError(f"set_state: the state is {got}; expected a dict with 'bit_generator', as get_state() gives")
@@ -261,7 +264,7 @@ def _brief(state: dict[str, Any]) -> str:
 
 
 def _plain(state: Any) -> dict[str, Any]:
-    """Return a NumPy state with lists in place of arrays."""
+    """Return a NumPy state with lists instead of arrays."""
     return {
         name: _plain(part) if isinstance(part, dict) else part.tolist() if isinstance(part, np.ndarray) else part
         for name, part in state.items()
@@ -272,7 +275,7 @@ def _plain(state: Any) -> dict[str, Any]:
 
 
 def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[Generator | None]:
-    """Return generators for these ranks, derived from rank 0's state; None for rank 0, which keeps its generator."""
+    """Return generators for these ranks, derived from rank 0's state; rank 0 keeps its generator, so it gets None."""
     state = _own().get_state() if state is None else state
     found: list[Generator | None] = [Generator() if rank else None for rank in ranks]
     for rank, own in zip(ranks, found, strict=True):
@@ -283,9 +286,9 @@ def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[G
 
 @contextmanager
 def stream(own: Generator | None, number: int, size: int, gather: Callable[[Any], Any] | None) -> Iterator[None]:
-    """During the block this thread is rank `number` of `size`, and draws from a generator of `streams`.
+    """Inside the block, this thread is rank `number` of `size` ranks, and draws from a generator that `streams` made.
 
-    gather  maps this rank's array to the arrays of all ranks along a new first axis; None for a single rank
+    gather  a function that stacks the arrays of all ranks along a new first axis; None for a single rank
     """
     before = _rank.__dict__.copy()
     _rank.__dict__.update(generator=own, number=number, size=size, gather=gather)

@@ -1,14 +1,14 @@
-"""diagnose finds faults in a model's normalizations, with numbers, and says how to mend them.
+"""diagnose finds faults in a model's normalizations, measures each fault, and says how to mend it.
 
     found = mn.diagnose(model, loader)
     print(found)
 
 image_batches.py draws images, and passes.py runs the model over them twice. subject.py wraps the model: one of minorm
-(recording.py sees its steps, modes.py restores it) or a module of PyTorch (pytorch/). records.py collects the
-measurements of measured.py. symptoms.py and statistics_symptoms.py compute the statistic of each finding, and
+(recording.py sees its steps, modes.py restores it) or a module of PyTorch (pytorch/). records.py collects measurements;
+measured.py has their classes. symptoms.py and statistics_symptoms.py compute the statistic of each finding, and
 findings.py rates its severity. finding_words.py has the texts, and diagnosis_report.py has the result.
 
-class_activation.py is independent: Grad-CAM shows which parts of a picture speak for a class.
+class_activation.py is independent of all these: Grad-CAM shows which parts of a picture raise the score of a class.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Diagnosis", "Finding", "diagnose", "grad_cam"]
 
 
 class _FromLoader:
-    """Stands in signatures for the batch size of the loader."""
+    """The default of `batch_size` in `diagnose`; it means the batch size of the loader."""
 
     def __repr__(self) -> str:
         return "<the loader's>"
@@ -51,20 +51,21 @@ FROM_LOADER: Any = _FromLoader()
 )
 @checked
 def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
-    """Find faults in a model's normalizations: return findings with numbers, and a row for each layer; change nothing.
+    """Find faults in a model's normalizations: return findings with numbers, and a row of numbers for each layer.
 
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
-    is how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input, measured while all layers
-    use batch statistics. The possible findings are stale_statistics, untouched_statistics, momentum_convention,
-    frozen_norm_drifts, saved_in_training, variance_convention, skipped_batches, train_eval_gap, small_batch,
-    batch_of_one, large_mean, eps_swallows_variance, eps_underflows, vanished_scale, dead_channel, saturated_channel,
-    undone_norm, folded_norm; docs/doctor.md has a section for each. One rank of a distributed run may call this alone.
-    minorm does not import PyTorch, and uses it only if the model is a module of PyTorch.
+    This offset says how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input; these are
+    measured while all layers use batch statistics. The model is restored afterwards. The possible findings are
+    stale_statistics, untouched_statistics, momentum_convention, frozen_norm_drifts, saved_in_training,
+    variance_convention, skipped_batches, train_eval_gap, small_batch, batch_of_one, large_mean, eps_swallows_variance,
+    eps_underflows, vanished_scale, dead_channel, saturated_channel, undone_norm, folded_norm; docs/doctor.md has a
+    section for each. In a distributed run, one rank may call this function alone. minorm does not import PyTorch, and
+    uses it only if the model is a module of PyTorch.
 
-    TypeError for a model that is not a Module, and for a loader that can be read only once. ValueError for a loader
-    with fewer than 2 images, for images that the model does not take, and for a model without normalizations.
-    ArithmeticError for a model that gives NaN.
+    Raises TypeError if the model is not a Module or the loader can be read only once. Raises ValueError if the loader
+    has fewer than 2 images, the model does not take them, or the model has no normalizations. Raises ArithmeticError if
+    the model gives NaN.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.BatchNorm1d(3))
@@ -96,7 +97,7 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
 
 
 def _inputs(model: Any) -> Any:
-    """Return the inputs that an ONNX graph declares; TypeError for any other model."""
+    """Return the inputs that an ONNX graph declares; raise TypeError if the model is no ONNX graph."""
     if not hasattr(model, "input_names"):
         raise TypeError("diagnose: loader is None; expected batches, as only an ONNX graph says what its input is")
     return model.inputs

@@ -1,4 +1,4 @@
-"""Grad-CAM shows which parts of a picture speak for a class, by the gradient at the model's last feature maps."""
+"""Grad-CAM: shows which parts of a picture raise the score of a class, from gradients at the last feature maps."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ CONVOLUTIONS = (F.conv2d, F.conv_transpose2d)
 )
 @checked
 def grad_cam(model: Any, images: Tensor, layer: Any = None, target: Any = None) -> Tensor:
-    """relu(sum_k a_k A_k): A_k are a layer's maps, and a_k is the mean of d(the class's score) / d A_k.
+    """relu(sum_k a_k A_k), where A_k are a layer's maps, and a_k is the mean of d(the class's score) / d A_k.
 
-    Returns N x H x W, resized to the images and scaled so that the largest number of each image is 1; if nothing in an
-    image speaks for the class, its numbers are 0. The model runs in evaluation mode and is then restored.
+    The result has shape N x H x W: the maps are resized to the images' size, and scaled so that each image's largest
+    number is 1. An image has only zeros if no part of it raises the score. The model runs in evaluation mode and is
+    then restored.
 
-    ValueError if the layer does not run, if its output is not N x C x H x W, if no score depends on it, or if the
-    target is not a class. TypeError for a model that is not a Module.
+    Raises ValueError if the layer does not run, if the layer's output is not N x C x H x W, if no score depends on this
+    output, or if the target is not a class. Raises TypeError if the model is not a Module.
 
     Example:
         >>> model = nn.Sequential(nn.AvgPool2d(2, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())  # the mean of the maps
@@ -85,7 +86,7 @@ def _heat(maps: Tensor, gradient: Tensor, size: Any) -> Tensor:
 
 
 def _run(model: Module, x: Tensor, layer: Any) -> tuple[Tensor, Tensor]:
-    """Run the model; return its scores, and the feature maps of `layer`, by default the last ones."""
+    """Run the model; return its scores and the feature maps of `layer`, or its last feature maps if `layer` is None."""
     if layer is None:
         with trace.record() as calls:
             scores = model(x)
@@ -118,12 +119,12 @@ def _flat(calls: list[Call]) -> Iterator[Call]:
 
 
 def _are_maps(y: Tensor) -> bool:
-    """Return whether y is feature maps: with more than one position (unlike averages) and a graph (unlike weights)."""
+    """Return whether y is feature maps: averages have only one position, and weights are no results of the graph."""
     return y.ndim == 4 and y.shape[2] * y.shape[3] > 1 and y.requires_grad
 
 
 def _watched(model: Module, x: Tensor, layer: Any) -> tuple[Any, Tensor]:
-    """Run the model; return its scores, and the output of the layer in its last call."""
+    """Run the model; return its scores, and the output of the last call of the layer."""
     seen: list[Any] = []
     named = dict(model.named_modules())
     with _listening(named, layer, seen):
@@ -139,7 +140,7 @@ def _watched(model: Module, x: Tensor, layer: Any) -> tuple[Any, Tensor]:
 
 
 def _listening(named: dict[str, Module], layer: Any, seen: list[Any]) -> AbstractContextManager[Any]:
-    """Append the layer's results to `seen` during the block; in a loaded graph the name may be that of a node."""
+    """Append the layer's results to `seen` during the block; `layer` may name a node of a loaded graph."""
     prefix, graph = next(((name, part) for name, part in named.items() if hasattr(part, "watching")), ("", None))
     parts = set() if graph is None else {id(part) for part in graph.modules() if part is not graph}
     module = named.get(layer) if isinstance(layer, str) else layer
@@ -152,7 +153,7 @@ def _listening(named: dict[str, Module], layer: Any, seen: list[Any]) -> Abstrac
 
 
 def _node(name: str, seen: list[Any]) -> Callable[..., None]:
-    """Return a function that appends results of nodes with this name, in modules of this name, or with this output."""
+    """Return a function that appends a node's result if the node, its module or an output of it has this name."""
 
     def see(step: Any, arguments: Any, results: Any, worked: int) -> None:  # noqa: ARG001
         within = step.module == name or step.module.startswith(f"{name}.")
@@ -163,7 +164,7 @@ def _node(name: str, seen: list[Any]) -> Callable[..., None]:
 
 
 def _chosen(scores: Tensor, target: Any) -> Tensor:
-    """Return the score of the class to explain for each image."""
+    """Return, for each image, the score of the class that is explained."""
     count, classes = scores.shape
     given = scores.detach().argmax(1) if target is None else target
     labels = np.asarray(given.detach().cpu().numpy() if isinstance(given, Tensor) else given)

@@ -32,7 +32,7 @@ MARK = {"error": "ERROR", "warning": "WARNING", "note": "note"}
 )
 @dataclass(frozen=True)
 class Finding:
-    """One fault or oddity that `diagnose` found; `print(finding)` shows it in a line.
+    """One fault or oddity that `diagnose` found; `print(finding)` shows the finding in one line.
 
     Example:
         >>> from minorm.diagnosis import Finding
@@ -148,7 +148,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _block(alike: list[Finding]) -> str:
-    """Return one text for findings of the same name and severity: numbers of each layer, then why and how to fix."""
+    """Return one text for findings of the same name and severity: each layer's numbers, then the reason and the fix."""
     first = alike[0]
     tail = f", after {first.after}" if first.after else f", because of {first.cause}" if first.cause else ""
     lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]

@@ -1,4 +1,4 @@
-"""Explain a convolution without running it: how each of its three sums is computed, and how the work is divided."""
+"""Explain how the three sums of a convolution are computed and how the work is divided, without running anything."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ConvolutionExplanation:
     """How a convolution will run on the CPU: print the explanation, or read its attributes.
 
     y_shape       the shape of the result
-    strategies    a dict for "forward", "grad_input" and "grad_weight": winograd, lines, rows or images; tiles for
-                  bfloat16; reference if there are no kernels
-    multiply_adds the number of multiply-adds in one of the three sums, by its definition
+    strategies    a dict from "forward", "grad_input" and "grad_weight" to the strategy of this sum: winograd, lines,
+                  rows or images; tiles if x is bfloat16; reference if there are no kernels
+    multiply_adds the number of multiply-adds that each of the three sums has by definition
     """
 
     title: str
@@ -47,7 +47,7 @@ class ConvolutionExplanation:
 def explained(
     function: Callable[..., Tensor], shape: tuple[int, ...], args: Any, dtype: Any, options: dict[str, Any]
 ) -> ConvolutionExplanation:
-    """Explain function(x, *args, **options), with shapes in place of tensors; `function` is one of FUNCTIONS."""
+    """Explain function(x, *args, **options), where args and options have shapes instead of tensors."""
     x = Tensor(np.zeros(shape, dtype))
     given = inspect.signature(function).bind(x, *args, **options)
     given.apply_defaults()
@@ -69,7 +69,7 @@ def explained(
 
 
 def _described(way: Any) -> tuple[str, str]:
-    """Return the name of the strategy, and words on how the work is divided."""
+    """Return the name of the strategy, and a description of how the work is divided."""
     if way is None:
         return "reference", "there are no kernels, NumPy multiplies a place of the filter at a time"
     if isinstance(way, dict):

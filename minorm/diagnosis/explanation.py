@@ -1,9 +1,9 @@
-"""Explain a normalization without running it: its loops, the plan of the kernels, and the memory that it must move.
+"""Explain a normalization without computing it: its loops, the kernels' plan, and the memory that must be moved.
 
     print(mn.explain(F.group_norm, (8, 64, 56, 56), 8))
 
-The functional itself runs on arrays of the right shape whose memory is never touched. Its backend computes nothing but
-records each request. So the explanation always shows the kernels' actual arguments.
+The function really runs, on arrays of the right shape whose memory is never touched. Its backend computes nothing, but
+records the arguments that the kernels would get. So the explanation always shows the actual arguments.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ STORES = {
 @dataclass(frozen=True)
 class Phase:
     """One pass over all of x.
-    again  True if the previous phase has just read `reads`, row by row, so that they may be in cache
-    first  further arrays that this phase reads, which the previous phase has not read
+    again  True if the previous phase has just read the same arrays, row by row, so that their rows may be in cache
+    first  arrays that this phase reads in addition, and that the previous phase has not read
     """
 
     name: str
@@ -71,16 +71,16 @@ class Explanation:
 
     nest          the loops over x, or over its copy if x is copied first
     plan          how the CPU kernels run the loops: the strategy, how work is divided, how results are stored
-    equation      eps, centered, guard; None if the statistics are given
+    equation      eps, centered and guard; None if the caller gives the statistics
     forward       the phases of the forward pass
-    backward      the phases of the backward pass, to all inputs that can have a gradient
+    backward      the phases of the backward pass, if all inputs get gradients
     nbytes        the size of x in bytes
-    row_bytes     the bytes of x and dy (and y with an activation) that must stay in cache so that a second phase finds
-                  there what the first one has read
+    row_bytes     the bytes of x and dy (and of y if there is an activation) that the first phase reads and that must
+                  fit in the cache, so that the second phase can read them there
     stored        the type of x
     computed      the type in which the kernels compute
-    copied        why x is copied first, or None
-    saved         how many more passes an activation and the addition of a residual would take as separate operations
+    copied        why x is copied first; None if x is not copied
+    saved         how many more passes it would take to compute the activation and the addition of a residual separately
     """
 
     title: str
@@ -98,20 +98,20 @@ class Explanation:
 
     @property
     def strategy(self) -> str:
-        """resident, streamed or columns: kernels/README.md says for which loops each is used, and why.
+        """One of "resident", "streamed" and "columns"; kernels/README.md says when each strategy is used, and why.
 
-        "reference" if minorm was built without kernels: NumPy then runs each operation over all of x.
+        The strategy is "reference" if minorm was built without kernels: then NumPy runs each operation over all of x.
         """
         return str(self.plan["strategy"])
 
     @property
     def in_cache(self) -> bool:
-        """Whether a second phase finds in cache the numbers that the first one has read."""
+        """Whether the numbers that a first phase reads are still in cache when the second phase reads them."""
         return self.row_bytes <= CACHE and self.strategy != "reference"
 
     @property
     def passes(self) -> int:
-        """The number of arrays of x's size that must move between memory and processor, forward and backward."""
+        """How often an array of x's size must move between memory and processor, forward and backward together."""
         return sum(
             len(phase.writes) + len(phase.first) + (0 if phase.again and self.in_cache else len(phase.reads))
             for phase in self.forward + self.backward
@@ -150,7 +150,7 @@ class Explanation:
     __repr__ = __str__
 
     def _cache(self) -> str:
-        """Say whether a second phase finds its numbers in cache or in memory, and why."""
+        """Say whether a second phase reads its numbers from cache or from memory, and why."""
         if self.strategy == "reference":
             return "NumPy ends each operation before the next: again is from memory"
         unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
@@ -177,11 +177,11 @@ def explain(
     memory_format: str = "contiguous",
     **options: Any,
 ) -> Explanation | explain_convolution.ConvolutionExplanation:
-    """Explain function(x, *args, **options) for x of this shape: its loops, plan of the CPU kernels and memory floor.
+    """Explain function(x, *args, **options) for x of this shape: the loops, the CPU kernels' plan, the memory floor.
 
-    For a convolution, it says how each of its sums is computed, such as by `winograd`, and how the work is divided.
-    Nothing is computed, and memory is only reserved. Raises TypeError for another function, TypeError or ValueError
-    for a wrong shape, and the function's own errors.
+    For a convolution, the result says how each sum is computed, such as by `winograd`, and how the work is divided.
+    Nothing is computed, and memory is only reserved. Raises TypeError if the function cannot be explained, TypeError or
+    ValueError if a shape is wrong, and the errors of the function itself.
 
     Example:
         >>> plan = mn.explain(F.layer_norm, (32, 768), 768)
@@ -236,7 +236,7 @@ def explain(
 
 
 def amount(count: int) -> str:
-    """12345678 -> 12.3 MB."""
+    """Return a number of bytes with a unit: 12345678 becomes "12.3 MB"."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -244,7 +244,7 @@ def amount(count: int) -> str:
 
 
 def _strategy(plan: dict[str, Any]) -> str:
-    """Return the strategy and the kind of rows, in words."""
+    """Return the name of the strategy, and whether the rows are short or long."""
     if plan["strategy"] == "reference":
         return "reference: there are no kernels, NumPy takes each operation over all of x"
     if plan["strategy"] == "columns":
@@ -253,7 +253,7 @@ def _strategy(plan: dict[str, Any]) -> str:
 
 
 def _division_of_work(plan: dict[str, Any]) -> str:
-    """Say how the work is divided: how many statistics are computed together, or the parts for the threads."""
+    """Describe how the work is divided: the statistics that are computed together, and the parts for the threads."""
     if plan["strategy"] == "columns":
         fold = f", {plan['fold']} columns for each" if plan["fold"] > 1 else ""
         wide = f", {plan['rows_at_once']} rows as one" if plan["rows_at_once"] > 1 else ""
@@ -264,7 +264,7 @@ def _division_of_work(plan: dict[str, Any]) -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    """("dy", "y", "x") -> dy, y and x."""
+    """Return the names as a list in words: ("dy", "y", "x") becomes "dy, y and x"."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
@@ -275,7 +275,7 @@ def _count(number: int, unit: str) -> str:
 def _arguments(
     function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the function's arguments by name, with tensors of the given shapes or of the usual shapes."""
+    """Return the function's arguments by name; shapes become tensors, and missing tensors get the usual shape."""
     signature = inspect.signature(function)
     given = signature.bind_partial(x, *args, **options).arguments
     if function is family.batch_norm:
@@ -301,7 +301,7 @@ def _arguments(
 
 
 class _Watch:
-    """A backend of kernels/protocol.py that computes nothing, but records which phases it would run."""
+    """A backend (kernels/protocol.py) that computes nothing, but records the phases that real kernels would run."""
 
     activations: tuple[str, ...] = cpu.norm.activations
 
@@ -357,7 +357,7 @@ class _Watch:
     def _followed(
         self, x: Array, dtype: Any, activation: str | None, residual: Array | None
     ) -> tuple[tuple[str, ...], tuple[Phase, ...]]:
-        """Return the arrays that the same pass adds, or else the separate phases of addition and activation."""
+        """Return the arrays that the kernel adds in the same pass, and the phases that need separate passes."""
         adds = () if residual is None else (Phase("add", ("y", "residual"), ("y",)),)
         own = () if activation is None else (*adds, Phase("relu", ("y",), ("y",)))
         if own and cpu.norm.is_one_pass(x, dtype):

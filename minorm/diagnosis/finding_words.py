@@ -1,4 +1,4 @@
-"""Texts for each finding: its numbers in a sentence, why they matter, and what to do.
+"""The texts of each finding: a sentence with its numbers, why the finding matters, and what to do.
 
 The texts are filled in with the finding's numbers. docs/doctor.md explains each finding at length.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Words:
-    """The three texts of a finding; `seen` has the numbers in a sentence."""
+    """The three texts of a finding; `seen` is a sentence with the numbers."""
 
     seen: str
     why: str
@@ -183,7 +183,7 @@ PYTORCH: Mapping[str, tuple[str | None, str]] = {
 
 
 def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> Words:
-    """Return the texts of a finding, filled in; `framework` is that of the model, "minorm" or "pytorch"."""
+    """Return the texts of a finding, filled in; `framework` says if the model is from "minorm" or "pytorch"."""
     text = WORDS[name]
     if framework == "pytorch" and name in PYTORCH:
         why, fix = PYTORCH[name]

@@ -1,8 +1,8 @@
 """Turn symptoms into findings: compare the outputs of both modes, rate each finding, find causes and consequences.
 
-A finding about running statistics is more than a note only if evaluation suffers. A finding behind a layer that
-destroys its input is a consequence, and only a note. The gap between the modes is a symptom too: if a layer explains
-it, that layer is to be mended.
+A finding about running statistics is more than a note only if evaluation suffers. If an earlier layer destroys its
+input, the findings of later layers are consequences, and only notes. The gap between the modes is a symptom too. If a
+layer explains the gap, the user should mend that layer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OWN = (
 
 @dataclass(frozen=True)
 class Gap:
-    """Evaluation compared with the reference: E and R of passes.py. Loss and accuracy are None without labels."""
+    """Compares evaluation with the reference (E and R of passes.py). Without labels, loss and accuracy are None."""
 
     changed: float | None  # share of predictions that differ; None if outputs are not classes
     moved: float  # RMS of the difference over the outputs' deviation
@@ -59,7 +59,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Judged:
-    """A symptom with its severity; it is a consequence of the layer `after`, or the layer `cause` explains it."""
+    """A symptom with its severity; the layer `after` caused it, or a finding of the layer `cause` explains it."""
 
     symptom: Symptom
     severity: str
@@ -68,7 +68,7 @@ class Judged:
 
 
 def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
-    """Return the findings by severity, then by layer; and the gap, or None without running statistics or images."""
+    """Return the findings, ordered by severity and layer, and the gap, which is None if it cannot be measured."""
     in_use = any(norm.running and norm.folded is None for norm in measured.norms)
     gap = gap_of(measured) if in_use and not measured.random else None
     judged = [_judged(symptom, gap) for symptom in _without_followers(list(of(measured)))]
@@ -85,14 +85,14 @@ def _judged(symptom: Symptom, gap: Gap | None) -> Judged:
 
 
 def _severity(gap: Gap | None) -> str:
-    """Return the severity of a symptom that matters only if evaluation suffers, as the gap shows."""
+    """Return the severity of a symptom that matters only if evaluation suffers; the gap shows if it does."""
     if gap is None or not gap.harms:
         return NOTE
     return ERROR if (gap.changed or 0.0) > 0.1 else WARNING
 
 
 def _without_followers(symptoms: list[Symptom]) -> list[Symptom]:
-    """Of a vanished scale, dead channels and saturated channels in one layer, keep only the first."""
+    """If a layer has a vanished scale, dead channels and saturated channels, keep only the first of these symptoms."""
     order = ("vanished_scale", "dead_channel", "saturated_channel")
     first: dict[str | None, int] = {}
     for symptom in symptoms:
@@ -115,7 +115,7 @@ def _gap_finding(gap: Gap, judged: list[Judged], measured: Measured) -> Judged:
 
 
 def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
-    """Mark each finding behind a layer that destroys its input as that layer's consequence."""
+    """Find the first layer that destroys its input, and mark the findings of later layers as its consequences."""
     order: dict[str | None, int] = {name: place for place, name in enumerate(measured.order)}
     sources = [found.symptom.layer for found in judged if found.symptom.name in DESTROYING and found.severity != NOTE]
     if not sources:

@@ -37,7 +37,7 @@ class NonFiniteLoss(ArithmeticError):
 
 
 def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | None) -> str:
-    """Say where the NaN or infinity in the loss of this batch comes from, and what to do about it."""
+    """Say why the loss of this batch is NaN or infinite, and what to do about it."""
     for name, x in (("inputs", inputs), ("targets", targets)):
         if found := _nonfinite(x):
             return f"the {name} of this batch hold {found}; look at the data and at what transforms them"
@@ -58,7 +58,7 @@ def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | N
 
 
 def _nonfinite(x: Tensor) -> str:
-    """`2 NaN and 1 infinity, the first at [0, 3]`; "" if every number is finite."""
+    """Return, for example, `2 NaN and 1 infinity, the first at [0, 3]`; return "" if every number is finite."""
     if not dtypes.is_float(x.dtype):
         return ""
     array: Any = x.detach().cpu().numpy()

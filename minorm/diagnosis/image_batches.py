@@ -1,4 +1,4 @@
-"""Draws up to 512 images for a diagnosis from the loader, shuffles them (they may be sorted) and makes new batches."""
+"""Draws up to 512 images from a loader, shuffles them (the loader may sort by class), and makes new batches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Images:
         return len(self.inputs)
 
     def batches(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield (slice, batch): batches of nearly equal size, each after its slice of the images."""
+        """Yield pairs (slice, batch): the batches have nearly equal sizes, and batch = inputs[slice]."""
         most = max(2, min(BATCH, NUMBERS // max(1, self.inputs[0].size)))
         parts = -(-len(self) // most)
         ends = [len(self) * part // parts for part in range(parts + 1)]
@@ -50,12 +50,12 @@ class Images:
 
     @property
     def batch(self) -> int:
-        """The number of images in the first of these batches; the others are nearly as large."""
+        """The number of images in the first batch; all batches are about as large."""
         return next(self.batches())[1].shape[0]
 
 
 def drawn(loader: Any) -> Images:
-    """Draw images from a loader, which is left unchanged, or from one batch; TypeError or ValueError without images."""
+    """Draw images from a loader, which does not change, or from one batch; raise an error if there is no image."""
     batch = _is_batch(loader)
     if not batch and (not hasattr(loader, "__iter__") or hasattr(loader, "__next__")):
         raise TypeError(
@@ -69,7 +69,7 @@ def drawn(loader: Any) -> Images:
 
 
 def random(inputs: Sequence[Any]) -> Images:
-    """Return noise for an ONNX file that declares one input of floats; ValueError for other inputs.
+    """Return noise for an ONNX file that declares one input of floats; raise ValueError for other inputs.
 
     The first axis is the batch; any other free axis gets the length FREE_AXIS_LENGTH.
     """
@@ -94,7 +94,7 @@ def _is_batch(given: Any) -> bool:
 
 
 def _shuffled_copy(loader: DataLoader) -> DataLoader:
-    """Return a copy of the loader, shuffled unless a sampler decides the order; the given loader keeps its place."""
+    """Return a copy of the loader that shuffles, unless a sampler decides the order; the original does not change."""
     other = copy.copy(loader)
     other.order = copy.copy(loader.order)
     other.order.shuffle = True
@@ -133,7 +133,7 @@ def _drawn(loader: Any) -> Images:
 
 
 def _parts(batch: Any) -> tuple[Any, Any]:
-    """Return inputs and labels of a batch x or (x, y, ...), as arrays; labels are None unless they are integers."""
+    """Return the inputs and labels of a batch x or (x, y, ...), as arrays; labels that are no integers become None."""
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
     arrays = [_array(part) for part in parts[:2]]
     if not arrays or arrays[0] is None or not arrays[0].ndim:

@@ -1,11 +1,12 @@
 """Compute a layer's statistics: moments of each sample, errors of running statistics, the error of a batch size.
 
-All follow from m_i and v_i, the mean and variance of a channel in sample i. The moments of the data are
-mu = mean(m), s^2 = mean(v + (m - mu)^2). A batch of B samples makes the error
+All these follow from m_i and v_i, the mean and variance of a channel in sample i. The data have the moments
+mu = mean(m) and s^2 = mean(v + (m - mu)^2). If statistics come from a batch of B samples, the output's error is
 
     e = sqrt((tau + kappa/4) / B),  tau = Var(m) / s^2,  kappa = Var(v + (m - mu)^2) / s^4,
 
-in standard deviations of the output. Samples are independent draws; pixels are not, as neighbours are alike.
+measured in standard deviations of the output. The formula counts samples, not pixels: samples are independent of each
+other, but neighbouring pixels are alike.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-
 
 
 def by_sample(x: Any, mask: Any = None) -> tuple[Any, Any, Any]:
-    """Return mean, variance and count (N, C) of each channel in each sample of x (N, C, *positions), in float64.
+    """Return the mean, variance and number of elements of each channel in each sample of x (N, C, *positions).
 
-    mask  True for the elements of x that count, in the shape of x; None if all count
+    mask  has the shape of x, and is True for the elements to use; None to use all elements. The results are float64
     """
     shape = (*x.shape[:2], -1)
     return _moments(x.reshape(shape), None if mask is None else mask.reshape(shape))
 
 
 def by_set(x: Any, what: str, options: Any, mask: Any = None) -> tuple[Any, Any]:
-    """Return mean and variance (flat arrays) of each set of numbers over which a normalization takes statistics."""
+    """Return two vectors: the mean and the variance of each set of numbers that a normalization normalizes together."""
     mean, var, count = _moments(_sets(x, what, options), None if mask is None else _sets(mask, what, options))
     mean, var = mean[count > 0], var[count > 0]
     return (np.zeros_like(mean), var + mean**2) if what in UNCENTRED else (mean, var)
 
 
 def _sets(x: Any, what: str, options: Any) -> Any:
-    """Return x with a row for each set of numbers over which the normalization takes statistics."""
+    """Return x as a matrix; each row is a set of numbers that the normalization normalizes together."""
     if what in ("batch", "instance", "filter_response"):
         return x.reshape(x.shape[0] * x.shape[1], -1)
     if what in ("layer", "rms"):
@@ -55,10 +56,10 @@ def _sets(x: Any, what: str, options: Any) -> Any:
 
 
 def _moments(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """Return mean, variance and count over the last axis; all are 0 if no element counts.
+    """Return mean, variance and number of elements over the last axis; all three are 0 if the mask has no True.
 
-    Numbers are centred before squaring. Only a few rows are computed at a time, as all of a layer's output in float64
-    would take several times its memory.
+    Numbers are centred before squaring. Only a few rows are converted to float64 at a time, because all rows together
+    would take several times the memory of x.
     """
     shape, length = rows.shape[:-1], rows.shape[-1]
     rows, mask = rows.reshape(-1, length), None if mask is None else mask.reshape(-1, length)
@@ -82,7 +83,7 @@ def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
 
 
 def merged(means: Any, variances: Any, counts: Any = None) -> tuple[Any, Any]:
-    """Return mean and variance (C) of all samples together; `counts` (N, C) are their weights, None for equal ones."""
+    """Return the mean and variance (C) of all samples together; `counts` (N, C) are weights, None for equal weights."""
     weights = np.ones_like(means) if counts is None else counts
     mu = _weighted(means, weights)
     return mu, _weighted(variances + (means - mu) ** 2, weights)
@@ -93,14 +94,15 @@ def _weighted(values: Any, weights: Any) -> Any:
 
 
 def is_constant(mean: Any, var: Any, step: float) -> Any:
-    """Return a mask of channels with equal values, except for rounding; `step` is the distance of numbers at 1."""
+    """Return a mask of channels whose values are equal up to rounding; 1 + `step` is the first float above 1."""
     return var <= (2 * step * mean) ** 2
 
 
 def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
-    """(tau, kappa, c) of each channel, with c = Cov(v + (m - mu)^2, (m - mu)^2) / s^4; the module defines the others.
+    """Return (tau, kappa, c) of each channel, where c = Cov(v + (m - mu)^2, (m - mu)^2) / s^4.
 
-    The estimates divide by N - 1. They are 0 for a channel without variance.
+    The module's docstring defines tau and kappa. The estimates divide by N - 1, and are 0 for a channel without
+    variance.
     """
     mu, var = merged(means, variances)
     count = len(means)
@@ -114,7 +116,7 @@ def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
 
 
 def spread(means: Any, variances: Any) -> float:
-    """B e^2 = tau + kappa/4, of the median channel."""
+    """Return B e^2 = tau + kappa/4, the median over channels."""
     tau, kappa, _ = draws(means, variances)
     both = tau + kappa / 4
     live = both[both > 0]
@@ -122,26 +124,27 @@ def spread(means: Any, variances: Any) -> float:
 
 
 def output_error(spread: float, batch: float) -> float:
-    """e = sqrt(spread / batch): the error of a layer's output, in standard deviations, in batches of this size."""
+    """Return sqrt(spread / batch), the error of a layer's output in batches of this size, in standard deviations."""
     return math.sqrt(spread / batch)
 
 
 def mean_and_variance_error(means: Any, variances: Any, batch: float) -> tuple[float, float]:
-    """Return the error of the mean in standard deviations and the relative error of the variance (median channel)."""
+    """Return two errors of the median channel: of its mean, in standard deviations, and of its variance, relative."""
     tau, kappa, c = (float(np.median(v)) for v in draws(means, variances))
     return math.sqrt(tau / batch), math.sqrt(max(0.0, kappa / batch + (3 * tau**2 - 2 * c) / batch**2))
 
 
 def offsets(mean: Any, var: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
-    """sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2) of each channel: how far running statistics are from the data's."""
+    """Return sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2) of each channel: how far running statistics are from the data."""
     s, sr = np.sqrt(np.maximum(var, 0) + eps), np.sqrt(np.maximum(running_var, 0) + eps)
     return np.sqrt((mean - running_mean) ** 2 / (s * sr) + np.log(s / sr) ** 2)
 
 
 def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] | None:
-    """Return (size, slope, correlation) of a bias and the mean of the product before it; None if they are unknown.
+    """Compare a bias with the mean to which it is added; return (size, slope, correlation), or None if undefined.
 
-    After folding, bias = beta - gamma mu / sigma and the product has mean gamma mu / sigma and variance gamma^2.
+    If a BatchNorm was folded, bias = beta - gamma mu / sigma. The sum before the bias has mean gamma mu / sigma and
+    variance gamma^2.
     """
     live = var > 0
     if live.sum() < 4:  # a slope through two or three points says nothing
@@ -156,10 +159,10 @@ def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] |
 
 
 def cancels(size: float, slope: float, correlation: float) -> bool:
-    """Return whether a bias cancels the mean of the product, as it does after folding."""
+    """Return whether a bias cancels the mean to which it is added, as the bias of a folded BatchNorm does."""
     return size > 0.3 and 0.5 <= slope <= 1.5 and correlation > 0.8
 
 
 def rms(values: Any) -> float:
-    """sqrt(mean(values^2)); 0 for no values."""
+    """Return sqrt(mean(values^2)), or 0 if there are no values."""
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if np.size(values) else 0.0

@@ -42,26 +42,26 @@ class Norm:
     folded: tuple[float, float, float] | None = None  # of a folded layer: see layer_statistics.cancellation
 
     def sampled(self, which: str) -> Any:
-        """Return in one row the outputs that were kept in pass `which` (E or R)."""
+        """Return the kept outputs of pass `which` (E or R) as one vector."""
         return np.concatenate(self.outputs[which])
 
     def moments(self) -> tuple[Any, Any]:
-        """Return mean and variance of the layer's input for each sample and channel, (N, C) each."""
+        """Return two arrays (N, C): the mean and the variance of each channel of the input, for each sample."""
         return np.concatenate(self.means), np.concatenate(self.variances)
 
     def whole(self) -> tuple[Any, Any]:
-        """Return mean and variance (C) of all the layer's inputs."""
+        """Return two vectors (C): the mean and the variance of each channel, over all of the layer's inputs."""
         return layer_statistics.merged(*self.moments(), np.concatenate(self.counts) if self.counts else None)
 
     def gap(self) -> float | None:
-        """Return the RMS of (output in E - output in R) over the deviation in R; None without running statistics."""
+        """Return RMS(output in E - output in R) / deviation(output in R); None if there are no running statistics."""
         if self.running is None:
             return None
         e, r = self.sampled("E"), self.sampled("R")
         return layer_statistics.rms(e - r) / max(float(r.std()), 1e-12)
 
     def offset(self) -> Any:
-        """Return the offset of each channel; None without running statistics."""
+        """Return the offset of each channel; None if there are no running statistics."""
         if self.running is None:
             return None
         return layer_statistics.offsets(*self.whole(), *self.running, self.eps)
@@ -69,7 +69,7 @@ class Norm:
 
 @dataclass
 class Activation:
-    """An activation in R: each channel's largest absolute value, and how many of its values are where it is flat."""
+    """An activation in pass R: each channel's largest absolute value, and how many values are where it is flat."""
 
     name: str
     what: str
@@ -80,7 +80,7 @@ class Activation:
 
 @dataclass
 class Affine:
-    """A convolution or linear map with a bias, before an activation: moments of its product without the bias."""
+    """A convolution or linear map with a bias, before an activation: moments of its output without the bias."""
 
     name: str
     bias: Any
@@ -88,7 +88,7 @@ class Affine:
     variances: list[Any] = field(default_factory=list)
 
     def cancellation(self) -> tuple[float, float, float] | None:
-        """Return how the bias cancels the mean of the product, over channels, see layer_statistics.cancellation."""
+        """Return how well the bias cancels the mean of the output; see layer_statistics.cancellation."""
         moments = layer_statistics.merged(np.concatenate(self.means), np.concatenate(self.variances))
         return layer_statistics.cancellation(*moments, self.bias)
 
@@ -109,7 +109,7 @@ class Measured:
 
     @property
     def noise(self) -> float:
-        """The largest error of a layer's output in R that comes from the finite size of a batch."""
+        """The largest error that the finite batch size causes in the output of a layer in pass R."""
         batch = self.images.batch
         errors = [
             layer_statistics.output_error(layer_statistics.spread(*norm.moments()), min(batch, norm.virtual or batch))

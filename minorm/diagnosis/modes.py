@@ -1,4 +1,4 @@
-"""Run a model in both modes for a while, and then restore its modes, statistics and random numbers."""
+"""Run a model in both modes, and restore its modes, statistics and random numbers afterwards."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def borrowed(model: Module) -> Iterator[None]:
 
 
 def evaluation(model: Module) -> None:
-    """Switch to running statistics, without dropout."""
+    """Switch to evaluation: layers use running statistics, and nothing is dropped."""
     model.eval()
 
 
 def reference(model: Module, kept: Collection[str] = ()) -> None:
-    """Switch to evaluation, but layers with running statistics use batch statistics, except the layers `kept`."""
+    """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
     model.eval()
     for name, module in model.named_modules():
         if name not in kept and holds_statistics(module):

@@ -1,8 +1,8 @@
 """Run two passes over the same images, and record measurements of each layer.
 
-E is evaluation. R, the reference, differs in one point: normalizations with running statistics use batch statistics
-instead. Running statistics are compared with the moments of a layer's input in R: in E the faults of earlier layers
-would change that input, and this layer would be blamed for them.
+Pass E is evaluation. Pass R, the reference, differs from E in one point: normalizations with running statistics use
+batch statistics instead. A layer's running statistics are compared with the moments of its input in R. In E, the faults
+of earlier layers would change the input, and the wrong layer would be blamed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minorm.support.argument_errors import kind_of
 
 
 def subject_of(model: Any) -> Subject:
-    """Return the Subject that runs a Module of minorm, or of PyTorch; TypeError for anything else."""
+    """Return the Subject that runs a Module of minorm or of PyTorch; raise TypeError for any other model."""
     if isinstance(model, Module):
         return OurModel(model)
     if arrays.is_module(model):

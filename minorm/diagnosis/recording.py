@@ -1,8 +1,8 @@
-"""Record the steps of a running model: normalizations, activations, and the steps right before them.
+"""Record the steps of a running model: normalizations, activations, and the steps just before these.
 
-There are three sources. Hooks tell which module runs. A trace tells which functions it calls, so that F.relu in a
-forward is seen in the same way as nn.ReLU. A loaded ONNX graph tells which of its nodes has run. Each step is shown
-once and then dropped: only the last few steps stay in memory.
+There are three sources. Hooks tell which module runs. A trace tells which functions the module calls, so that F.relu in
+a forward is seen in the same way as nn.ReLU. A loaded ONNX graph tells which of its nodes has run. Each step is
+reported once and then dropped, so only the last few steps stay in memory.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Step:
 
     again    a function that repeats the step with another x
     axis     the axis of the channels
-    facts    fields of the Norm that the step does not show otherwise, for a model that is not minorm's
+    facts    for a module of PyTorch, values for fields of the Norm that cannot be read from the step itself
     """
 
     kind: str  # "norm", "activation", "affine" or "passing"
@@ -125,7 +125,7 @@ def _put_back(module: Module, hooks: Any) -> None:
 
 
 class _Calls(list[Call]):
-    """The list of a trace; when a call is added, the earlier call is complete and `flush` handles it."""
+    """The list of a trace's calls. When a call is added, all earlier calls are complete, and `flush` handles them."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         super().__init__()
@@ -180,12 +180,12 @@ class _Watcher:
             )  # fmt: skip
 
     def node(self, step: Any, arguments: Any, results: Any, worked: int) -> None:  # noqa: ARG002
-        """Show a node of a loaded graph that has run."""
+        """Report a node of a loaded graph that has run."""
         if not self.again:
             self.flush(step.place)
 
     def flush(self, name: str | None = None) -> None:
-        """Show the calls that have run; `name` is used if no tensor or module gives a name."""
+        """Report the calls that have run; `name` is used if neither a tensor nor a module gives a name."""
         calls = list(self.calls)
         self.calls.clear()
         for call in calls:
@@ -220,7 +220,7 @@ class _Watcher:
         return 1 if before is None else before.axis
 
     def _place(self, function: str) -> str:
-        """Return a name for a call without named tensors: the calling module, or the function in the model itself."""
+        """Return a name for a call without named tensors: the name of the calling module, or else of the function."""
         return self.places[-1][0] or function if self.places else function
 
     def _name(self, given: Mapping[str, Any], otherwise: str) -> str:

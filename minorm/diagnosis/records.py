@@ -78,7 +78,7 @@ class Records:
             norm.undone = _undone(step)
 
     def _identity(self, step: Step, norm: Norm) -> None:
-        """Record measurements that tell if a layer without effect in evaluation was folded into the bias before it."""
+        """Record if a layer changes nothing in evaluation, perhaps because it was folded into the bias before it."""
         if norm.running is None:
             return
         if self.first:
@@ -91,8 +91,8 @@ class Records:
     def folded(self) -> set[str]:
         """Return the normalizations that were folded into the step before them, according to pass E.
 
-        An export folds all that it can: if one layer was folded, so were the other layers without effect, even if their
-        means are near 0.
+        An export folds every layer that it can fold. So if one layer was folded, all other layers that change nothing
+        were folded too, even if their means are near 0.
         """
         found = {name: affine.cancellation() for name, affine in self.before_identities.items()}
         if not any(each is not None and layer_statistics.cancels(*each) for each in found.values()):
@@ -130,7 +130,7 @@ def _affine_of(step: Step) -> Affine:
 
 
 def _described(step: Step) -> Norm:
-    """Return the Norm of a step, with options from the call and running statistics from the module that has them."""
+    """Return the Norm of a step: options come from the call, running statistics from the module that holds them."""
     given, holder = step.options, step.holder
     weight = given.get("weight", given.get("scale"))
     eps, mean, var = given.get("eps"), given.get("running_mean"), given.get("running_var")
@@ -165,7 +165,7 @@ def _both(mean: Any, var: Any) -> tuple[Any, Any]:
 
 
 def _undone(step: Step) -> tuple[str, float] | None:
-    """Return the normalization before this one (with only pooling between), and how the output changes without it."""
+    """Return the norm before this one (only pooling may be between) and how much the output changes without it."""
     between: list[Step] = []
     before = step.before
     while before is not None and before.kind == "passing":

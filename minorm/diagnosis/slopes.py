@@ -1,4 +1,4 @@
-"""Find where an activation is flat: where its slope is below 1 % of the largest slope, hardly any gradient passes."""
+"""Find where an activation is flat: its slope is below 1 % of its largest slope, so hardly any gradient passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHERE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _tail(x: Any, alpha: float, width: float) -> Any:
-    """alpha exp(x / width) < 0.01 max(1, alpha): True where the exponential tail is flat."""
+    """Return alpha exp(x / width) < 0.01 max(1, alpha), which is True where the exponential tail is flat."""
     return x < width * np.log(FLAT * max(1.0, alpha) / alpha)
 
 

@@ -1,4 +1,4 @@
-"""Find symptoms of wrong running statistics, and of the batches from which they are computed."""
+"""Find symptoms of wrong running statistics, and of batches that are unfit for computing statistics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USUAL_BATCH = 32  # if the batch size of training is not known
 
 
 def untouched(norm: Norm, measured: Measured) -> Symptom | None:
-    """Find running statistics that are still 0 and 1. With random images, a trained scale shows if that does harm."""
+    """Find running statistics that are still 0 and 1. If the images are noise, only a trained layer gets a warning."""
     if norm.running is None:
         return None
     mean, var = norm.running
@@ -30,7 +30,7 @@ def untouched(norm: Norm, measured: Measured) -> Symptom | None:
 
 
 def inverted_momentum(norm: Norm, framework: str) -> Symptom | None:
-    """Find a momentum with which a step keeps less than half of the old statistics."""
+    """Find a momentum so small that each step keeps less than half of the old statistics."""
     kept = norm.momentum
     if norm.running is None or kept is None or kept >= 0.5 or norm.frozen:
         return None
@@ -46,10 +46,10 @@ def _as_written(kept: float, framework: str) -> float:
 
 
 def drifts(norm: Norm, framework: str) -> Symptom | None:
-    """Find a layer of which only the parameters were frozen, so that its running statistics still change.
+    """Find a layer whose parameters are frozen while its running statistics still change.
 
-    `half_after` is the number of batches after which half of the running statistics come from new batches; for an
-    average over all batches, that is the number of batches seen so far.
+    `half_after` is the number of batches after which half of the running statistics come from new batches. If the
+    statistics are an average over all batches, this number is the number of batches seen so far.
     """
     if not norm.drifts or norm.momentum == 1:
         return None
@@ -60,17 +60,18 @@ def drifts(norm: Norm, framework: str) -> Symptom | None:
 
 
 def in_training(norm: Norm) -> Symptom | None:
-    """Find a layer that is in training mode in its file, so that it normalizes with the batch's statistics."""
+    """Find a layer that its file has in training mode, so that the layer normalizes with the batch's statistics."""
     if not norm.in_training or norm.running is None:
         return None
     return Symptom("saved_in_training", norm.name, WARNING, {"channels": norm.running[0].size}, harms=True)
 
 
 def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
-    """Find a running variance with the divisor n - 1 of few values: n / (n - 1) times the variance used in training.
+    """Find a running variance of few values n that divides by n - 1, while training divides by n.
 
-    The variance of a batch of B samples is s^2 (1 - tau/B) on average; s and tau are known from the images. So the
-    layer's variance can be compared with n / (n - 1) times this number, unless the images are too few for that.
+    Such a running variance is n / (n - 1) times too large. The variance of a batch of B samples is s^2 (1 - tau/B) on
+    average; s and tau are known from the images. So the running variance is compared with n / (n - 1) times this
+    number, if there are enough images.
     """
     if batch_size is None or norm.running is None or norm.per_sample:
         return None
@@ -114,7 +115,7 @@ def stale(norm: Norm, measured: Measured) -> Symptom | None:
 
 
 def offset_limit(norm: Norm, measured: Measured) -> float:
-    """max(0.5, 4 * sampling error of the images, 6 * noise of a running average with this momentum)."""
+    """Return max(0.5, 4 * sampling error of the images, 6 * noise of a running average with this momentum)."""
     spread = layer_statistics.spread(*norm.moments())
     batch = _samples(norm, measured.batch_size or USUAL_BATCH)
     noise = layer_statistics.output_error(spread, batch) * math.sqrt(_noise_kept(norm))
@@ -146,7 +147,7 @@ def skipped(norm: Norm) -> Symptom | None:
 
 
 def batch_error(norm: Norm, batch_size: int | None) -> float | None:
-    """Return the output's error in batches of this size; None if the layer uses no batch, or its size is unknown."""
+    """Return the output's error in batches of this size; None if it is unknown or no batch statistics are used."""
     if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
         return None
     return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))

@@ -1,4 +1,4 @@
-"""Runs the model of a diagnosis, a Module of minorm or of PyTorch (pytorch/model.py); both give the same Steps."""
+"""Runs the model of a diagnosis: a Module of minorm or of PyTorch (pytorch/model.py). Both kinds report Steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minorm.tensor.tensor import Tensor
 class Subject(Protocol):
     """A model that can be run in two modes, watched and restored.
 
-    framework    "minorm" or "pytorch": decides the words of the fixes and the meaning of momentum
+    framework    "minorm" or "pytorch"; it decides how fixes are worded and what momentum means
     """
 
     framework: str
@@ -24,10 +24,10 @@ class Subject(Protocol):
         """Let the block set any mode and run the model; then restore the model."""
 
     def evaluation(self) -> None:
-        """Switch to running statistics, without dropout."""
+        """Switch to evaluation: layers use running statistics, and nothing is dropped."""
 
     def reference(self, kept: Collection[str]) -> None:
-        """Switch to evaluation, but layers with running statistics use batch statistics, except the layers `kept`."""
+        """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
 
     def watched(self, see: See) -> AbstractContextManager[None]:
         """Call `see` for every step that the model runs during the block."""
@@ -39,14 +39,14 @@ class Subject(Protocol):
         """Return the layers whose scale and bias do not train, while training moves their running statistics."""
 
     def saved_in_training(self) -> set[str]:
-        """Return the layers of a file whose nodes are in training mode."""
+        """Return the layers that are in training mode in the model's file."""
 
     def ranks(self) -> dict[str, int]:
-        """Return, for each layer with a process group, how many ranks share its statistics."""
+        """Map each layer with a process group to the number of ranks that share the layer's statistics."""
 
 
 def fixed_layers(model: Any) -> set[str]:
-    """Return the names of modules with parameters, none of which requires grad; works for PyTorch's modules too."""
+    """Return the names of modules that have parameters, but none that requires grad; `model` may be PyTorch's."""
     trains: dict[str, bool] = {}
     for key, parameter in model.named_parameters():
         name = key.rpartition(".")[0]
@@ -55,7 +55,7 @@ def fixed_layers(model: Any) -> set[str]:
 
 
 class OurModel:
-    """Runs a Module of minorm; a loaded ONNX graph is one too."""
+    """Runs a Module of minorm, such as a loaded ONNX graph."""
 
     framework = "minorm"
 
@@ -78,11 +78,11 @@ class OurModel:
                 entry.shape = shape
 
     def evaluation(self) -> None:
-        """Switch to running statistics, without dropout."""
+        """Switch to evaluation: layers use running statistics, and nothing is dropped."""
         modes.evaluation(self.model)
 
     def reference(self, kept: Collection[str]) -> None:
-        """Switch to evaluation, but layers with running statistics use batch statistics, except `kept`."""
+        """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
         modes.reference(self.model, kept)
 
     def watched(self, see: See) -> AbstractContextManager[None]:
@@ -99,7 +99,7 @@ class OurModel:
         return first
 
     def drifting(self) -> set[str]:
-        """Return the layers in training mode that are not frozen, with parameters that require no grad."""
+        """Return the layers in training mode whose parameters require no grad, but which are not frozen."""
         fixed = fixed_layers(self.model)
         return {
             name
@@ -108,13 +108,13 @@ class OurModel:
         }
 
     def saved_in_training(self) -> set[str]:
-        """Return the layers of a loaded graph that are in training mode, as they are in the file."""
+        """Return the layers of a loaded graph that are in training mode; no layers if the model is no loaded graph."""
         if not hasattr(self.model, "input_names"):
             return set()
         modules = self.model.named_modules()
         return {name for name, m in modules if holds_statistics(m) and m.training and not m.frozen}
 
     def ranks(self) -> dict[str, int]:
-        """Return the size of each layer's process group, by layer."""
+        """Map the name of each layer with a process group to the size of this group."""
         groups = {name: getattr(module, "process_group", None) for name, module in self.model.named_modules()}
         return {name: int(group.size) for name, group in groups.items() if group is not None}

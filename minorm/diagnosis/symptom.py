@@ -10,7 +10,7 @@ NOTE, WARNING, ERROR = "note", "warning", "error"
 
 @dataclass
 class Symptom:
-    """An observation with the level of its statistic; if `harms`, it is only a note unless evaluation suffers."""
+    """An observation about a layer, with its level. If `harms` is True, the level counts only if evaluation suffers."""
 
     name: str
     layer: str | None

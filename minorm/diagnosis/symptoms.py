@@ -1,7 +1,7 @@
-"""Find symptoms of single layers: the statistic of each, and the thresholds for a note, a warning or an error.
+"""Find symptoms of single layers; each symptom has a statistic, with thresholds for a note, a warning or an error.
 
-The thresholds separated healthy models from planted faults (docs/doctor.md has numbers for both). A threshold grows
-with the sampling error of its statistic. findings.py decides the final severity.
+The thresholds separate healthy models from models with planted faults; docs/doctor.md has the numbers. A threshold
+grows with the sampling error of its statistic. findings.py decides the final severity.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def of(measured: Measured) -> Iterator[Symptom]:
 
 
 def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list[Symptom]:
-    """Return symptoms from the layer's own numbers, and `explained`, a symptom that explains wrong statistics."""
+    """Return symptoms that need no images; first `explained`, the symptom that explains wrong statistics, if any."""
     return _some(
         explained,
         running.drifts(norm, framework),
@@ -54,7 +54,7 @@ def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list
 
 
 def _of_the_data(norm: Norm, measured: Measured, explained: Symptom | None) -> list[Symptom]:
-    """Return symptoms that only images can show."""
+    """Return the symptoms that can be found only with images."""
     stale = None if explained else running.stale(norm, measured)
     return _some(
         stale,
@@ -73,7 +73,7 @@ def _some(*found: Symptom | None) -> list[Symptom]:
 
 
 def moments(norm: Norm) -> tuple[Any, Any, bool]:
-    """Return (mean, variance, False) by channel, or (mean, variance, True) by set if sets were recorded."""
+    """Return (mean, variance, True) of each set if sets were recorded, else (mean, variance, False) of each channel."""
     if norm.sets:
         mean, var = (np.concatenate(part) for part in zip(*norm.sets, strict=True))
         return mean, var, True
@@ -81,7 +81,7 @@ def moments(norm: Norm) -> tuple[Any, Any, bool]:
 
 
 def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
-    """log10(1 + mean^2/var) of the worst channel, or its 95 % quantile over sets; None if the layer does not centre."""
+    """Return log10(1 + mean^2/var) of the worst channel, or its 95 % quantile over sets; None without centring."""
     live = ~layer_statistics.is_constant(mean, var, norm.step)
     if norm.what in layer_statistics.UNCENTRED or not live.any():
         return None
@@ -90,7 +90,7 @@ def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
 
 
 def eps_over_variance(norm: Norm, mean: Any, var: Any) -> float | None:
-    """median(eps / var) over channels or sets; None if all of them are constant."""
+    """Return median(eps / var) over channels or sets; None if every channel or set is constant."""
     live = ~layer_statistics.is_constant(mean, var, norm.step)
     eps = norm.eps**2 if norm.what == "mean_variance" else norm.eps  # it adds eps to the deviation
     return float(np.median(eps / var[live])) if live.any() else None
@@ -118,7 +118,7 @@ def _eps(norm: Norm) -> Symptom | None:
 
 
 def _half_eps(norm: Norm) -> Symptom | None:
-    """Find an eps that float16 rounds to 0, or changes by more than a tenth."""
+    """Find an eps that becomes 0 in float16, or that changes there by more than a tenth."""
     if norm.eps == 0 and norm.dtype != "float16":
         return None
     half = float(np.float16(norm.eps))

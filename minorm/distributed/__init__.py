@@ -1,11 +1,12 @@
-"""Spreads a training run over processes; any number of processes gives the same bits. See docs/distributed.md.
+"""Distributes a training run over processes, with the same bits for any number of processes. See docs/distributed.md.
 
-    dist.run(train)              train(group) on every rank; mpiexec -n 4 python program.py
-    dist.simulate(4, train)      train(group) on four ranks in one process, without MPI
+    dist.run(train)              calls train(group) on every rank; start it with mpiexec -n 4 python program.py
+    dist.simulate(4, train)      calls train(group) on four ranks in one process, without MPI
     dist.DistributedDataParallel(model, group)
 
-mpiexec starts *processes*. A *rank* is one of `group.size` equal parts of the work, with its own model; a process runs
-one rank or several. The number of ranks determines the bits; the number of processes affects only the time.
+mpiexec starts *processes*. A *rank* is one of `group.size` equal parts of the work, with its own copy of the model. A
+process runs one rank or several ranks. The number of ranks determines the bits of the results; the number of processes
+only affects the time.
 """
 
 from minorm.diagnosis.finite import NonFiniteLoss

@@ -1,11 +1,13 @@
-"""Computes collectives over all ranks: those of this process, and those of other processes through the engine.
+"""Computes collectives over all ranks: the ranks of this process, and, through the engine, those of other processes.
 
-Every call first sends its header, and the partner compares it with its own header. So processes whose calls differ find
-out at once, and no process waits for a message that never comes. Small arrays (4 kB) are sent with the header.
+In every call, processes first exchange headers, and each process compares the other's header with its own. So differing
+calls are found at once, and no process waits for a message that never comes. Small arrays (up to 4 kB) are sent
+together with the header.
 
-Sums follow the order of sum_order.py. If the numbers of ranks and processes are powers of two, processes swap subtrees
-with process ^ 1, ^ 2, ^ 4 ...; a long vector is summed by halves, which sends as little as the best all-reduce.
-For other numbers every process gathers the largest subtrees of each process, and adds them up itself.
+Sums follow the order of sum_order.py. If the numbers of ranks and processes are powers of two, a process exchanges
+subtrees with the processes `process ^ 1`, `process ^ 2`, `process ^ 4` ... A long vector is summed by halves, which
+sends as few bytes as the best all-reduce. For other numbers, every process gathers the largest subtrees of all
+processes, and adds them up itself.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ SMALL = NOTE - HEADER  # the most bytes of an array in the header's message
 
 
 class Collectives:
-    """The collectives of a process that runs the ranks `ranks` of `size`; without an engine it runs all ranks."""
+    """The collectives of a process that runs `ranks` of all `size` ranks; if there is no engine, it runs all ranks."""
 
     def __init__(self, ranks: range, size: int, engine: Engine | None) -> None:
         self.ranks, self.size, self.engine = ranks, size, engine
@@ -49,7 +51,7 @@ class Collectives:
         return np.concatenate([block[: len(ranks)] for block, ranks in zip(blocks, self.carried, strict=True)])
 
     def all_reduce(self, call: Call, values: list[Array], combine: Combine) -> Array:
-        """Return the total of all ranks, combined in the order of the tree."""
+        """Combine the arrays of all ranks in the order of the tree, and return the result."""
         parts = {(rank, rank + 1): value for rank, value in zip(self.ranks, values, strict=True)}
         if self.engine is None:
             return sum_order.total(parts, combine, 0, self.size)
@@ -73,7 +75,7 @@ class Collectives:
             return self.engine.broadcast(values[root - self.ranks.start if root in self.ranks else 0], owner)
 
     def _agree(self, engine: Engine, call: Call) -> None:
-        """Compare headers with all processes, or with enough of them to find every difference."""
+        """Compare headers with all other processes, or with as many as are needed to find every difference."""
         if self.doubling:
             for step in _powers(self.processes):
                 self._check(call, engine.process ^ step, engine.swap(call.header(), engine.process ^ step))
@@ -87,7 +89,7 @@ class Collectives:
         compare(self.ranks.start, Call.of(call.header()), self.carried[process].start, Call.of(note[:HEADER]))
 
     def _doubled(self, engine: Engine, call: Call, mine: Array, combine: Combine) -> Array:
-        """Compute the total of small arrays, which are sent together with each header."""
+        """Compute the total of small arrays, which are sent together with the headers."""
         for step in _powers(self.processes):
             partner = engine.process ^ step
             note = engine.swap(call.header() + mine.tobytes(), partner)
@@ -105,7 +107,7 @@ class Collectives:
         return mine
 
     def _halved(self, engine: Engine, mine: Array) -> Array:
-        """Compute the sum of long arrays by halves; partners agree, as a + b and b + a have the same bits."""
+        """Compute the sum of long arrays by halves; partners agree, since a + b and b + a have the same bits."""
         vector = np.array(mine, order="C").reshape(-1)
         steps = list(sum_order.halves(vector.size, engine.process, self.processes))
         for partner, give, keep in steps:
@@ -117,7 +119,7 @@ class Collectives:
         return vector.reshape(mine.shape)
 
     def _gathered(self, engine: Engine, call: Call, parts: dict[sum_order.Subtree, Array], combine: Combine) -> Array:
-        """Compute a total for any number of ranks and processes: each gathers all subtrees and adds them up."""
+        """Compute a total for any number of ranks and processes: each process gathers all subtrees and adds them up."""
         filled = [list(sum_order.subtrees(ranks, 0, self.size)) for ranks in self.carried]
         mine = np.stack([sum_order.total(parts, combine, *subtree) for subtree in filled[engine.process]])
         self._agree(engine, call)

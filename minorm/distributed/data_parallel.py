@@ -1,11 +1,11 @@
-"""DistributedDataParallel trains a copy of the model on every rank, each on its part of the batch.
+"""DistributedDataParallel trains a copy of the model on every rank; each rank has a part of the batch.
 
     loss = cross_entropy(model(images), labels)       # the loss of this rank's part
     loss = model.backward(loss, len(labels))          # the loss and gradients of the whole batch
 
-Ranks communicate only in `backward` and in SyncBatchNorm. A rank's loss is multiplied by its share of the batch
-*before* the backward pass, because SyncBatchNorm already combines gradients of all ranks. Then it is enough to add up
-the gradients of each parameter over all ranks.
+Ranks communicate only in `backward` and in SyncBatchNorm. The loss of a rank is multiplied by the rank's share of the
+batch *before* the backward pass, because SyncBatchNorm already combines gradients of all ranks during this pass.
+Afterwards it is enough to add up the gradients of each parameter over all ranks.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ Array = Any
 
 @documented({}, module="the model, as each rank has made it", group="the ranks, as the program was given them")
 class DistributedDataParallel(Module):
-    """A copy of the model on every rank of `group`; all start with the parameters and buffers of rank 0.
+    """A copy of the model on every rank of `group`; all copies start with the parameters and buffers of rank 0.
 
-    Keys, parameters and modes are the module's own, so a checkpoint does not depend on ranks. SyncBatchNorm layers
-    without a group get this group. RankError, which names the first difference, if the ranks' models differ.
+    The state_dict, the parameters and the mode are those of the module itself, so a checkpoint does not depend on the
+    number of ranks. SyncBatchNorm layers that have no group get this group. If the models of the ranks differ, a
+    RankError names the first difference.
 
     Example:
         >>> def program(group):
@@ -69,8 +70,9 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In this block `backward` does not add up gradients over ranks; the first `backward` after the block does. So
-        a step of several micro-batches sends one message. Call `zero_grad` before the first micro-batch.
+        """In this block, `backward` does not add up gradients over ranks; the first `backward` after the block adds up
+        all of them. So a step of several micro-batches sends only one message. Call `zero_grad` before the first
+        micro-batch.
         """
         before, self._sync = self._sync, False
         try:
@@ -79,14 +81,15 @@ class DistributedDataParallel(Module):
             self._sync = before
 
     def backward(self, loss: Tensor, count: float) -> Tensor:
-        """Put the gradients of the whole batch's mean loss into every parameter's `grad`; return that loss.
+        """Add the gradient of the whole batch's mean loss to each parameter's `grad`, and return the mean loss.
 
-        loss   the mean over this rank's part, with its graph
-        count  the divisor of that mean: the number of this rank's images, or, with ignored targets or class weights,
-               the sum of the weights of the targets that count. The loss of a part with count 0 is ignored
+        loss   the mean loss of this rank's part, with its graph
+        count  the divisor of this mean: usually the number of this rank's images. If targets are ignored or classes
+               have weights, it is the sum of the weights of the other targets. If count is 0, the loss of this part is
+               ignored
 
-        The gradients are added to those in `grad`. If the loss of a rank with images is NaN or infinite, all ranks
-        raise NonFiniteLoss before any gradient is computed. If one rank was asked to stop, all raise KeyboardInterrupt.
+        If the loss of a rank with images is NaN or infinite, all ranks raise NonFiniteLoss before any gradient is
+        computed. If one rank was asked to stop, all ranks raise KeyboardInterrupt.
         """
         if self.group.size == 1:
             self.counted = float(count)
@@ -113,7 +116,7 @@ class DistributedDataParallel(Module):
         return Tensor(devices.to_device(np.asarray(whole, loss.dtype), loss.device))
 
     def _roll_call(self, loss: Tensor, count: float) -> tuple[float, float]:
-        """Gather count and loss of every rank; return the total count and the mean loss of all ranks."""
+        """Gather the count and the loss of every rank; return the total count and the mean loss of all ranks."""
         group, value = self.group, loss.item() if count else 0.0
         bad = not math.isfinite(value)
         mine = [count, 0.0 if bad else value * count, group.rank if bad else math.inf, value if bad else 0.0]
@@ -128,8 +131,8 @@ class DistributedDataParallel(Module):
         return float(total), summed / (float(total) or 1.0)
 
     def _reduce(self, parameters: list[Any]) -> None:
-        """Add up the gradients of all ranks. Gradients of one type are sent in one vector, with a number for each: how
-        many ranks have this gradient. A gradient that no rank has stays None.
+        """Add up the gradients of all ranks. Gradients of one type are sent in one vector, which also says, for each
+        gradient, how many ranks have it. A gradient that no rank has stays None.
         """
         for kind, same in _by_type(parameters).items():
             grads = [p.grad for p in same]
@@ -146,9 +149,10 @@ class DistributedDataParallel(Module):
                         p.grad.copy_(Tensor(value))
 
     def average_buffers(self) -> None:
-        """Set the running statistics of all ranks to their mean. Call it before evaluating and before saving.
+        """Set the running statistics of all ranks to their mean. Call this before evaluation and before saving.
 
-        SyncBatchNorm's statistics are already equal, and keep their bits. Integers (counters) are not changed.
+        The statistics of SyncBatchNorm are equal on all ranks anyway, and keep their bits. Integers (counters) do not
+        change.
         """
         buffers = [buffer for buffer in self.module.buffers() if dtypes.is_float(buffer.dtype)]
         if self.group.size == 1 or not buffers:
@@ -181,13 +185,13 @@ class DistributedDataParallel(Module):
 
 
 def _combine_roll_calls(a: Array, b: Array) -> Array:
-    """Combine two entries of the roll call: add counts and losses, keep the first rank with a bad loss or a stop."""
+    """Combine two entries of the roll call: add counts and losses; keep the first rank with a bad loss or a stop."""
     first = a if a[2] <= b[2] else b
     return np.array([a[0] + b[0], a[1] + b[1], first[2], first[3], min(a[4], b[4])])
 
 
 def _mean(a: Array, b: Array) -> Array:
-    """Combine the means a and b of a[-1] and b[-1] ranks into the mean over all; equal values keep their bits."""
+    """Return the mean of a and b, which are means over a[-1] and b[-1] ranks; equal values keep their bits."""
     count = a[-1] + b[-1]
     mean = a + (b - a) * (b[-1] / count)
     mean[-1] = count
@@ -203,7 +207,7 @@ def _by_type(tensors: list[Any], exact: bool = False) -> dict[Any, list[Any]]:
 
 
 def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
-    """Return the arrays, which have the tensors' shapes, as one vector on the host; None becomes zeros."""
+    """Return the arrays, which have the shapes of `tensors`, as one vector on the host; None becomes zeros."""
     vector = np.zeros(sum(t.array.size for t in tensors), kind)
     for part, array in zip(_parts(vector, tensors), arrays, strict=True):
         if array is not None:
@@ -212,7 +216,7 @@ def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
 
 
 def _parts(vector: Array, tensors: list[Any]) -> Iterator[Array]:
-    """Yield views of the vector in the tensors' shapes, one after another."""
+    """Yield consecutive parts of the vector, as views with the shapes of `tensors`."""
     start = 0
     for tensor in tensors:
         shape = tensor.array.shape

@@ -1,7 +1,7 @@
-"""Engine: the interface for sending messages between processes in four ways, and for ending all processes.
+"""Engine: the interface that sends messages between processes, in four ways, and ends all processes.
 
-There is one engine, MPI (mpi.py); an engine that sends arrays between GPUs over NCCL is possible, but not written.
-For all engines collectives.py decides the messages, the order of sums and the errors.
+There is one engine, MPI (mpi.py). An engine that sends arrays between GPUs by NCCL is possible, but does not exist.
+collectives.py decides which messages are sent, the order of sums and the errors, for all engines.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Engine(Protocol):
         """Send a note of at most NOTE bytes to another process, and return that process's note."""
 
     def exchange(self, give: Array, get: Array, process: int) -> None:
-        """Send `give` to another process, and receive its array in `get`; both processes know that sizes agree."""
+        """Send `give` to another process, and receive its array in `get`; the caller has checked that sizes agree."""
 
     def gather(self, block: Array) -> Array:
-        """Return the blocks of all processes, of one shape and type, along a new first axis."""
+        """Return the blocks of all processes along a new first axis; they must have the same shape and type."""
 
     def broadcast(self, array: Array, process: int) -> Array:
         """Return the array of process `process`, on all processes."""
 
     def waiting(self, what: str) -> AbstractContextManager[None]:
-        """Mark that the block waits for other processes, in the call `what`; the job ends if that takes too long."""
+        """Mark that this block waits for other processes, in the call `what`; the job ends if this takes too long."""
 
     def abort(self, code: int) -> None:
         """End all processes at once; does not return."""

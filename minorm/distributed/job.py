@@ -1,4 +1,4 @@
-"""run executes a program on every rank, in the processes that a launcher has started, or in this process only."""
+"""run executes a program on every rank, in all processes that a launcher has started, or only in this process."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def run(
     timeout: float = 300.0,
     brief: tuple[type[BaseException], ...] = (),
 ) -> list[Any]:
-    """[program(group) of each rank that this process runs]
+    """Return a list with the result program(group) of each rank that this process runs.
 
-    Start the processes with `mpiexec -n 4 python program.py` or srun, which needs mpi4py. Without a launcher, or with
-    one process, this process runs all ranks and needs no MPI. An error of any rank, or sys.exit, ends the whole job
-    with a message that names the rank; with one process the error is raised here. ValueError for fewer ranks than
-    processes, and for more than 1,024 ranks per process.
+    Start the processes with `mpiexec -n 4 python program.py` or srun; this needs mpi4py. If there is no launcher, or
+    only one process, this process runs all ranks and needs no MPI. An error of any rank, or sys.exit, ends the whole
+    job with a message that names the rank; if there is only one process, the error is raised here. Raises ValueError if
+    there are fewer ranks than processes, or more than 1,024 ranks per process.
 
     Example:
         >>> mn.distributed.run(lambda group: (group.rank, group.size), ranks=2)
@@ -71,7 +71,7 @@ _started: list[Mpi] = []  # MPI can start only once in a process
 
 
 def _carried(engine: Mpi, program: Program, size: int, device: str, timeout: float, brief: Any) -> list[Any]:
-    """Run this process's ranks and return their results; any error ends the job."""
+    """Run the ranks of this process and return their results; any error ends the job."""
     ranks = sum_order.carried(engine.process, engine.processes, size)
     engine.name = f"rank {ranks[0]} of {size}"
     results, ended = [], None
@@ -104,7 +104,7 @@ def _carried(engine: Mpi, program: Program, size: int, device: str, timeout: flo
 
 
 def place(device: str, number: int) -> str:
-    """Return the device of process `number` on its machine: processes with "cuda" get the GPUs in turn."""
+    """Return the device of process `number` of a machine; if device is "cuda", the processes get the GPUs in turn."""
     if device != "cuda":
         return device
     count = cuda.device_count()
@@ -114,7 +114,7 @@ def place(device: str, number: int) -> str:
 
 
 def _fingerprint(size: int, device: str) -> Any:
-    """Return the random state and the other facts that determine the bits, as text of a fixed length."""
+    """Return, as a text of fixed length, the random state and all other facts that determine the bits."""
     facts = {
         "minorm": config.__version__,
         "rounding of multiply-adds": minorm_ext.multiply_adds(),
@@ -144,7 +144,7 @@ def _agree(fingerprints: Any) -> Any:
 
 @contextmanager
 def _stopping(meeting: Meeting, watchdog: mpi.Watchdog) -> Iterator[None]:
-    """During the block Ctrl-C asks all ranks to stop after the current step; a second Ctrl-C stops at once."""
+    """Inside the block, Ctrl-C asks all ranks to stop after the current step; a second Ctrl-C stops them at once."""
 
     def interrupt(*_: Any) -> None:
         if meeting.stopping:

@@ -1,8 +1,8 @@
-"""Reads from the environment how many processes the launcher started, and which of them this one is.
+"""Reads from the environment how many processes the launcher started, and the number of this process.
 
-The mpiexec of MPICH and Intel MPI sets PMI_SIZE and PMI_RANK; Open MPI's sets OMPI_COMM_WORLD_SIZE and
-OMPI_COMM_WORLD_RANK. `srun --mpi=pmix` sets PMIX_RANK, and SLURM sets the number of tasks; without PMIX_RANK a SLURM
-script is not one of several tasks.
+The mpiexec of MPICH and Intel MPI sets PMI_SIZE and PMI_RANK. The mpiexec of Open MPI sets OMPI_COMM_WORLD_SIZE and
+OMPI_COMM_WORLD_RANK. `srun --mpi=pmix` sets PMIX_RANK, and SLURM sets the number of tasks. If PMIX_RANK is missing, a
+SLURM script does not run as one of several tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VARIABLES = (
 
 
 def launched() -> tuple[int, int]:
-    """Return (this process's number, the number of processes); (0, 1) without a launcher."""
+    """Return (this process's number, the number of processes), or (0, 1) if there is no launcher."""
     for size, rank in VARIABLES:
         numbers = os.environ.get(rank, ""), os.environ.get(size, "")
         if all(number.isdecimal() for number in numbers):

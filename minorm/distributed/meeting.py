@@ -1,8 +1,8 @@
 """Runs the ranks of one process as threads, of which only one runs at a time.
 
-At a collective a rank leaves its value and lets the next rank run; the last rank to arrive computes the result for all
-and goes on. So kernels can use all processors of the process, and data that ranks share need no lock. If a rank makes
-another call than the others, or ends while they wait, an error names both ranks: no rank waits for ever.
+At a collective, a rank leaves its value and lets the next rank run. The last rank to arrive computes the result for all
+ranks and goes on. So kernels can use all processors of the process, and data that ranks share need no lock. If ranks
+make different calls, or a rank ends while others wait, an error names the ranks. So no rank waits for ever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CUT = b"..."  # follows the beginning of a name that a header cuts
 
 
 class RankError(RuntimeError):
-    """The ranks did not make the same calls."""
+    """Raised if ranks did not make the same calls."""
 
     __module__ = "minorm.distributed"  # the module that users import it from, and that a traceback shows
 
@@ -33,8 +33,8 @@ class Call(NamedTuple):
     def header(self) -> bytes:
         """Return the call as HEADER bytes, which are sent before every payload.
 
-        The name comes last, with its length, because it may have any characters. If the name does not fit, the header
-        has its beginning and a digest, so that different long names have different headers.
+        The name is at the end, with its length, because a name may have any characters. If the name is too long, the
+        header has the name's beginning and a digest, so that different long names have different headers.
         """
         name = self.name.encode(errors="backslashreplace")
         before = f"{self.serial}|{self.dtype}|{','.join(map(str, self.shape))}|".encode()
@@ -47,7 +47,7 @@ class Call(NamedTuple):
 
     @classmethod
     def of(cls, header: bytes) -> Call:
-        """Return the call in a header; a long name may be cut."""
+        """Return the call that a header describes; a long name may be cut off."""
         serial, dtype, shape, length, name = header.split(b"|", 4)
         counts = tuple(int(count) for count in shape.split(b",") if count)
         return cls(int(serial), name[: int(length)].decode(), dtype.decode(), counts)
@@ -81,9 +81,9 @@ def compare(rank: int, call: Call, other: int, others: Call) -> None:
 
 
 class Meeting:
-    """The meeting point of this process's ranks, which decides which rank runs.
+    """The meeting point of the ranks of this process; it decides which rank runs.
 
-    stopping  True if the user pressed Ctrl-C: the ranks then agree on the step after which all of them stop
+    stopping  True if the user pressed Ctrl-C; then the ranks agree on a step after which all ranks stop
     """
 
     def __init__(self, ranks: range) -> None:
@@ -96,7 +96,7 @@ class Meeting:
         self._trouble: BaseException | None = None
 
     def meet(self, rank: int, call: Call, value: Any, together: Callable[[Call, list[Any]], Sequence[Any]]) -> Any:
-        """Leave a value and return this rank's result; `together(call, values)` runs once and gives all results."""
+        """Leave a value and return this rank's result; `together(call, values)` runs only once, for all ranks."""
         if self._trouble is None:
             self._calls[rank] = call, value
             if len(self._calls) == len(self.ranks):
@@ -124,7 +124,7 @@ class Meeting:
         self._calls.clear()
 
     def start(self, rank: int) -> None:
-        """Wait for the rank's first turn; raise the error if an end was requested before."""
+        """Wait for the rank's first turn; raise the error if the run was stopped meanwhile."""
         self._turns[rank].acquire()
         if self._trouble is not None:
             raise self._trouble
@@ -143,7 +143,7 @@ class Meeting:
         self._trouble = self._trouble or reason
 
     def _hand_on(self) -> None:
-        """Let a rank run that has not arrived; if all others have ended, let a waiting rank run, which then raises."""
+        """Let a rank run that has not arrived yet; if all have ended, let a waiting rank run, which raises an error."""
         coming = [rank for rank in self.ranks if rank not in self._calls and rank not in self._ended]
         if coming and self._trouble is None:
             self._turns[coming[0]].release()

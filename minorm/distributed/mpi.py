@@ -1,8 +1,8 @@
-"""The engine that uses MPI, with hooks for errors and a watchdog for waiting processes, so that a job cannot hang.
+"""The engine that uses MPI. Error hooks, and a watchdog for waiting processes, make sure that a job cannot hang.
 
-MPI waits in C, and for ever. If one process raises an error or stops, the others never learn of it. So a process whose
-program ends with an error ends the whole job (`Abort`). A process that waits too long reports for what it waits, and
-then ends the job too. Only this file uses mpi4py.
+MPI waits in C code, and without a time limit. If one process raises an error or stops, the other processes never learn
+of this. So a process whose program ends with an error ends the whole job (`Abort`). A process that waits too long
+reports the call in which it waits, and then also ends the job. Only this file uses mpi4py.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ GRACE = 3.0  # seconds that other processes wait so that the first process can r
 
 
 class Mpi:
-    """The processes of MPI's COMM_WORLD, with a separate communicator, so that a program's own messages do not mix in.
+    """The processes of MPI's COMM_WORLD; a separate communicator keeps their messages apart from a program's messages.
 
     name        the name of this process in messages: `rank 1 of 4`
-    processors  how many of its machine's processors are this process's share
+    processors  how many of the machine's processors this process may use
     """
 
     def __init__(self, launched: int, timeout: float) -> None:
@@ -74,7 +74,7 @@ class Mpi:
         self._level = MPI.Query_thread()
 
     def check_threads(self) -> None:
-        """Raise RuntimeError if MPI lets only the main thread send messages; several ranks need more."""
+        """Raise RuntimeError if MPI lets only the main thread send messages, since several ranks need more threads."""
         if self._level < self._mpi.THREAD_SERIALIZED:
             raise RuntimeError(
                 "distributed: this MPI lets only the main thread send messages, so a process can carry one rank; "
@@ -109,7 +109,7 @@ class Mpi:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Let the watchdog count the time of the block as waiting in the call `what`."""
+        """During the block, let the watchdog count the time as waiting in the call `what`."""
         assert self.watchdog is not None
         self.watchdog.waits = what
         try:
@@ -119,7 +119,7 @@ class Mpi:
 
     @contextmanager
     def watch(self, timeout: float) -> Iterator[Watchdog]:
-        """During the block, this process waits for others at most `timeout` seconds in one collective."""
+        """During the block, let this process wait for others at most `timeout` seconds in one collective."""
         with Watchdog(self, timeout) as self.watchdog:
             yield self.watchdog
 
@@ -132,14 +132,14 @@ class Mpi:
         os._exit(code)  # the launcher ends the others
 
     def _bytes(self, array: Array) -> list[Any]:
-        """Return the memory of an array of any type, in the form that MPI takes."""
+        """Return the memory of an array of any type, in the form that MPI needs."""
         return [array.reshape(-1).view(np.uint8) if array.size else bytearray(), self._mpi.BYTE]
 
 
 class Watchdog:
     """Ends the job if this process waits in one collective for `timeout` seconds of its running time.
 
-    It counts ticks instead of reading a clock, so that a job that was suspended as a whole can be continued.
+    The watchdog counts ticks instead of reading a clock, so a job that was suspended as a whole can continue.
     """
 
     def __init__(self, engine: Mpi, timeout: float) -> None:
@@ -179,7 +179,7 @@ def usable() -> list[int]:
 
 
 def say(text: str) -> None:
-    """Write to stderr at once and in one piece, as other processes write to the same terminal."""
+    """Write a text to stderr at once and in one piece, because other processes write to the same terminal."""
     with suppress(OSError, ValueError):
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -188,9 +188,9 @@ def say(text: str) -> None:
 def end(
     engine: Mpi, error: BaseException, everybodys: bool = False, brief: tuple[type[BaseException], ...] = ()
 ) -> None:
-    """End the job after an exception in a program; does not return.
+    """End the job after an exception in a program; this function does not return.
 
-    everybodys  True if all processes have the same error: then only the first process prints it
+    everybodys  True if all processes have the same error, so that only the first process prints it
     brief       types of errors that are printed without a traceback
     """
     if everybodys and engine.process:
@@ -210,7 +210,7 @@ def end(
 
 
 def install(engine: Mpi) -> None:
-    """Let every uncaught error in any thread end the job, because MPI's normal end would wait for other processes."""
+    """Make every uncaught error in any thread end the job, because MPI's normal end waits for other processes."""
 
     def uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
         end(engine, error)

@@ -1,7 +1,8 @@
-"""Group: a rank's connection to the other ranks, with collectives over ranks in one process or in several.
+"""Group: connects a rank to the other ranks, and has the collectives, for ranks in one or several processes.
 
 As with MPI and NCCL, all ranks must call the same collectives in the same order, with arrays of the same shape and
-type; otherwise a RankError names the calls that differ. Every rank gets the same bits, in its own array.
+type; otherwise a RankError names the calls that differ. Every rank gets a result with the same bits, in a separate
+array.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ TEXT = 1024
     device="the device of this rank's model and data: `model.to(group.device)`",
 )
 class Group:
-    """The ranks of a run, from the view of one rank; `run` and `simulate` make a Group for each rank.
+    """Connects one rank of a run with all ranks; `run` and `simulate` make a Group for each rank.
 
         rank, size  this rank's number, and the number of ranks, which determines the bits of a run
-        processes   the number of processes that run the ranks, which affects only the time
+        processes   the number of processes that run the ranks, which only affects the time
 
     Example:
         >>> mn.distributed.simulate(3, lambda group: group.all_reduce(mn.ones(1).numpy()).tolist())
@@ -51,29 +52,29 @@ class Group:
     def all_reduce(self, array: Array, combine: Callable[[Array, Array], Array] = np.add, label: str = "") -> Array:
         """Return the sum of the arrays of all ranks, added in the same order on any number of processes.
 
-        combine(lower, higher) adds the arrays of the lower and of the higher ranks of a subtree, and changes neither.
-        It need not be commutative, but must return an array of the same shape and type.
+        combine(lower, higher) adds two arrays of a subtree, one of its lower and one of its higher ranks, and must not
+        change them. It need not be commutative, but must return an array of the same shape and type.
         """
         return self._meet(
             "all_reduce", label, array, lambda call, values: self._collectives.all_reduce(call, values, combine)
         )
 
     def broadcast(self, array: Array, root: int = 0, label: str = "") -> Array:
-        """Return the array of rank `root`; the other ranks pass an array of its shape and type, with any values."""
+        """Return the array of rank `root`; other ranks pass any array of the same shape and type."""
         if not 0 <= root < self.size:
             raise ValueError(f"broadcast: root={root}; expected a rank from 0 to {self.size - 1}")
         name = f"broadcast from rank {root}"
         return self._meet(name, label, array, lambda call, values: self._collectives.broadcast(call, values, root))
 
     def all_gather_text(self, text: str, label: str) -> list[str]:
-        """Return a list with the short text of each rank, for messages; a text is cut after TEXT bytes."""
+        """Return a list of all ranks' texts, for messages; a text is cut off after TEXT bytes."""
         row = np.zeros(TEXT, np.uint8)
         data = np.frombuffer(text.encode(errors="backslashreplace")[:TEXT], np.uint8)
         row[: len(data)] = data
         return [found.tobytes().rstrip(b"\0").decode(errors="ignore") for found in self.all_gather(row, label)]
 
     def barrier(self) -> None:
-        """Wait until all ranks have called this."""
+        """Wait until all ranks have called this method."""
 
         def together(call: Call, _: list[Array]) -> Array:
             self._collectives.agree(call)
@@ -83,11 +84,11 @@ class Group:
 
     @property
     def stopping(self) -> bool:
-        """Whether this process was asked to stop; the ranks tell each other before they stop."""
+        """Whether this process was asked to stop; ranks tell each other about this before they stop."""
         return self._meeting.stopping
 
     def _meet(self, name: str, label: str, array: Array, together: Callable[[Call, list[Array]], Array]) -> Array:
-        """Copy the array to the host, meet the others, and copy the result to the array's device."""
+        """Copy the array to the host, meet the other ranks, and copy the result to the array's device."""
         if not select.is_array(array):
             array = np.asarray(array)
         host = devices.to_device(array, "cpu")

@@ -1,4 +1,4 @@
-"""simulate runs all ranks of a program in this process, without MPI; `run` uses the same code for a process's ranks."""
+"""simulate runs all ranks of a program in this process, without MPI; `run` uses its code for the ranks of a process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Program = Callable[[Group], Any]
 
 @documented({}, size="how many ranks", program="a function of the group, which every rank runs")
 def simulate(size: int, program: Program) -> list[Any]:
-    """[program(group) of each rank], computed in this process without MPI.
+    """Run program(group) for each rank in this process, without MPI, and return the list of results.
 
-    The bits are the same as with `mpiexec -n R` for any R. A rank's own error is raised here, with a note that names
-    the rank. RankError if ranks do not call the same collectives.
+    The bits are the same as with `mpiexec -n R` for any R. An error of a rank is raised here, with a note that names
+    the rank. Raises RankError if ranks do not call the same collectives.
 
     Example:
         >>> mn.distributed.simulate(3, lambda group: group.rank)
@@ -40,7 +40,7 @@ def simulate(size: int, program: Program) -> list[Any]:
 
 
 def check_threads(said: str, size: int, processes: int) -> None:
-    """Raise ValueError for more ranks than these processes can run; the message begins with `said`."""
+    """Raise ValueError if there are more ranks than the processes can run; the message begins with `said`."""
     if size > MOST * processes:
         raise ValueError(f"{said}; expected at most {MOST * processes:,}: {MOST:,} a process, each in a thread")
 
@@ -50,7 +50,7 @@ def carry(
 ) -> list[Any]:
     """Run the ranks of this process to their ends; return their results, or raise the error of one rank.
 
-    state  rank 0's random state, from which all ranks derive their own; None is the state of this process
+    state  the random state of rank 0, from which those of all ranks are derived; None for the state of this process
     """
     groups = [Group(rank, collectives, meeting, device) for rank in meeting.ranks]
     streams = generators.streams(meeting.ranks, state)
@@ -108,18 +108,18 @@ def _noted(group: Group, program: Program) -> Any:
 
 
 def _weight(error: BaseException) -> int:
-    """Return a sort key: 0 for a rank's own error, 1 for errors caused by other ranks, 2 for sys.exit(0)."""
+    """Return a sort key: 0 for an error of the rank itself, 1 if another rank caused the error, 2 for sys.exit(0)."""
     if isinstance(error, SystemExit) and not error.code:
         return 2
     return int(isinstance(error, RankError) or (isinstance(error, KeyboardInterrupt) and not error.args))
 
 
 def is_everybodys(error: BaseException) -> bool:
-    """Return whether all ranks raise this error together; then the error itself names the rank."""
+    """Return whether all ranks raise this error together; such an error names the rank itself."""
     return isinstance(error, RankError) or getattr(error, "rank", None) is not None
 
 
 def _stream(group: Group, own: Any) -> AbstractContextManager[None]:
-    """Return a context manager for the block in which this rank draws its own random numbers."""
+    """Return a context in which this rank draws from its own random generator."""
     gather = None if group.size == 1 else lambda state: group.all_gather(state, "the random states")
     return generators.stream(own, group.rank, group.size, gather)

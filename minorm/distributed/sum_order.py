@@ -2,12 +2,13 @@
 
     ranks 0 .. 5      ((0 1) (2 3)) (4 5)
 
-Neighbours are paired from below: ranks 2i and 2i + 1, then pairs of pairs; in an odd level the last one moves up alone.
-The tree depends only on the number of ranks. A process that runs ranks 2 and 3 adds up (2 3), and every other process
-puts the same brackets around the same numbers: so the result has the same bits on any number of processes.
+First the ranks 2i and 2i + 1 are paired, then neighbouring pairs are paired, and so on. If a level has an odd number of
+entries, its last entry moves up alone. The tree depends only on the number of ranks. Every process puts the same
+brackets around the same numbers; for example, the process that runs ranks 2 and 3 adds up (2 3). So the result has the
+same bits on any number of processes.
 
-A subtree is named by its ranks, (start, stop). Its left part has as many ranks as the largest power of two below its
-length.
+A subtree is named by its range of ranks, (start, stop). The number of ranks in its left part is the largest power of
+two below its length.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ def split(start: int, stop: int) -> int:
 
 
 def carried(process: int, processes: int, size: int) -> range:
-    """Return the ranks of one process, which are neighbours; processes differ by at most one rank."""
+    """Return the range of ranks that one process runs; the numbers of ranks per process differ by at most one."""
     return range(size * process // processes, size * (process + 1) // processes)
 
 
 def subtrees(ranks: range, start: int, stop: int) -> Iterator[Subtree]:
-    """Yield, in order, the largest subtrees of start .. stop whose ranks are all among `ranks`."""
+    """Yield, in order, the largest subtrees of start .. stop that contain only ranks of `ranks`."""
     if ranks.start <= start and stop <= ranks.stop:
         yield start, stop
     elif start < ranks.stop and ranks.start < stop:
@@ -40,7 +41,7 @@ def subtrees(ranks: range, start: int, stop: int) -> Iterator[Subtree]:
 
 
 def total(parts: Mapping[Subtree, Any], combine: Combine, start: int, stop: int) -> Any:
-    """Return the value of the subtree start .. stop, combined from the subtrees in `parts`, which cover it."""
+    """Return the value of the subtree start .. stop by combining the subtrees in `parts`, which cover it."""
     if (start, stop) in parts:
         return parts[start, stop]
     middle = split(start, stop)
@@ -48,10 +49,11 @@ def total(parts: Mapping[Subtree, Any], combine: Combine, start: int, stop: int)
 
 
 def halves(length: int, process: int, processes: int) -> Iterator[tuple[int, slice, slice]]:
-    """Yield the steps of a sum by halves among a power of two of processes: (partner, half to give, half to keep).
+    """Yield the steps of a sum by halves, (partner, half to give, half to keep); `processes` must be a power of two.
 
-    In steps with process ^ 1, ^ 2, ^ 4 ... each process gives away one half of its part and keeps the other. At the end
-    each process has one piece of the total. The same steps in reverse order bring all pieces to all processes.
+    In each step, with partner `process ^ 1`, `process ^ 2`, `process ^ 4` ..., a process gives away one half of its
+    part and keeps the other half. At the end, each process has one piece of the total. The same steps in reverse order
+    bring all pieces to all processes.
     """
     start, stop, step = 0, length, 1
     while step < processes:

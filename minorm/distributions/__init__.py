@@ -1,4 +1,4 @@
-"""Distributions to draw from and to differentiate, with PyTorch's names: Normal, Categorical and Bernoulli.
+"""Probability distributions with gradients, with PyTorch's names: Normal, Categorical and Bernoulli.
 
 p = Normal(loc, scale)
 x = p.rsample()                      gradients reach loc and scale

@@ -20,9 +20,10 @@ from minorm.tensor.tensor import Tensor
 @documented(VALIDATE, probs="the probabilities of 1, 0 to 1: a Tensor or a number", logits="log(p / (1 - p)) instead")
 @documented_methods(METHODS)
 class Bernoulli(Distribution):
-    """1 with probability p, otherwise 0. Give p (`probs`), or log(p / (1 - p)) (`logits`), which loses no digits.
+    """1 with probability p, otherwise 0. The parameter is p (`probs`), or log(p / (1 - p)) (`logits`).
 
-    ValueError unless just one of the two is given, and for a p outside 0 to 1.
+    `logits` lose no digits if p is near 0 or 1. Raises ValueError unless exactly one of probs and logits is given, and
+    if p is outside 0 to 1.
 
     Example:
         >>> p = mn.distributions.Bernoulli(probs=mn.tensor([0.0, 0.5, 1.0]))
@@ -55,7 +56,7 @@ class Bernoulli(Distribution):
 
     @cached_property
     def logits(self) -> Tensor:
-        """log(p / (1 - p)), with p limited to eps .. 1 - eps of its type."""
+        """log(p / (1 - p)), where p is limited to the range from eps to 1 - eps; eps is that of p's type."""
         eps = float(dtypes.finfo(self.probs.dtype).eps)
         with enable_grad():
             p = self.probs.clamp(eps, 1 - eps)
@@ -83,7 +84,7 @@ class Bernoulli(Distribution):
             return self.probs.expand(*self._shape(sample_shape)).bernoulli()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p if value is 1, log(1 - p) if value is 0."""
+        """Return log p where value is 1, and log(1 - p) where value is 0."""
         value = self._checked_value(value, lambda x: (x == 0) | (x == 1), "0 and 1")
         if not dtypes.is_float(value.dtype):
             value = value.to(self.logits.dtype)
@@ -91,7 +92,7 @@ class Bernoulli(Distribution):
         return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def entropy(self) -> Tensor:
-        """-p log p - (1 - p) log(1 - p)"""
+        """Return -p log p - (1 - p) log(1 - p)."""
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:

@@ -23,9 +23,9 @@ from minorm.tensor.tensor import Tensor
 )
 @documented_methods(METHODS)
 class Categorical(Distribution):
-    """A class from 0 to K - 1; class k has the probability probs[..., k].
+    """Draws a class from 0 to K - 1, where class k has the probability probs[..., k].
 
-    ValueError unless just one of probs and logits is given, and for weights below 0.
+    Raises ValueError unless exactly one of probs and logits is given, and if a weight is below 0.
 
     Example:
         >>> p = mn.distributions.Categorical(probs=mn.tensor([1.0, 1.0, 2.0]))
@@ -70,7 +70,7 @@ class Categorical(Distribution):
 
     @cached_property
     def logits(self) -> Tensor:
-        """The logarithms of the probabilities, which are limited to eps .. 1 - eps of their type."""
+        """log(p), where each probability p is limited to the range from eps to 1 - eps; eps is that of p's type."""
         eps = float(dtypes.finfo(self.probs.dtype).eps)
         with enable_grad():
             return self.probs.clamp(eps, 1 - eps).log()
@@ -92,7 +92,7 @@ class Categorical(Distribution):
         return self.probs.argmax(-1)
 
     def sample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Return draws of classes, int64."""
+        """Return randomly drawn classes, as int64."""
         shape = self._shape(sample_shape)
         count = math.prod(sample_shape)
         if not count or not math.prod(self._batch_shape):
@@ -109,7 +109,7 @@ class Categorical(Distribution):
         return logits.gather(-1, place[..., :1]).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        """-sum p log p"""
+        """Return -sum p log p."""
         least = float(dtypes.finfo(self.logits.dtype).min)
         return -(self.logits.clamp(min=least) * self.probs).sum(-1)
 

@@ -38,7 +38,7 @@ METHODS = {
 )  # fmt: skip
 @documented_methods(METHODS)
 class Distribution(Checked):
-    """Base class: a subclass defines `rsample` or `sample`, `log_prob`, `entropy`, `mean` and `variance`.
+    """Base class. A subclass defines `rsample` or `sample`, and `log_prob`, `entropy`, `mean` and `variance`.
 
     Example:
         >>> p = mn.distributions.Normal(mn.zeros(3), mn.ones(3))
@@ -108,7 +108,7 @@ class Distribution(Checked):
         raise NotImplementedError(f"{self._name}.rsample: its draws have no gradient; expected sample()")
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the density, or of the probability, of value."""
+        """Return the logarithm of the density (or of the probability) of `value`."""
         raise NotImplementedError(f"{self._name} has no log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class Distribution(Checked):
         raise NotImplementedError(f"{self._name} has no entropy")
 
     def perplexity(self) -> Tensor:
-        """e^entropy"""
+        """Return e^entropy."""
         return self.entropy().exp()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -128,7 +128,7 @@ class Distribution(Checked):
         raise NotImplementedError(f"{self._name} has no enumerate_support; its values cannot be counted")
 
     def expand(self, batch_shape: tuple[int, ...]) -> Self:
-        """Return the distribution with its parameters repeated to another batch shape, without a copy."""
+        """Return the distribution with its parameters expanded to another batch shape, without copying them."""
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         other._batch_shape = tuple(batch_shape)
@@ -138,7 +138,7 @@ class Distribution(Checked):
         return other
 
     def _parameter_event(self) -> tuple[int, ...]:
-        """Return the shape of one distribution's parameter: the last axes of a parameter of the batch."""
+        """Return the shape that the parameter of a single distribution has: the last axes of the parameter."""
         return ()
 
     def _shape(self, sample_shape: Any) -> tuple[int, ...]:
@@ -146,10 +146,10 @@ class Distribution(Checked):
         return (*sample_shape, *self._batch_shape, *self._event_shape)
 
     def _check_parameter(self, name: str, value: Tensor) -> None:
-        """Raise ValueError for a parameter outside its range."""
+        """Raise ValueError if a parameter is outside its range."""
 
     def _expect(self, what: str, value: Tensor, good: Callable[[Any], Any], expected: str) -> None:
-        """Raise ValueError, which names the first wrong number, unless good(value) is True everywhere."""
+        """Unless good(value) is True everywhere, raise a ValueError that names the first wrong number."""
         array = value.detach().cpu().numpy().astype(np.float64)
         fine = good(array)
         if not np.all(fine):
@@ -157,7 +157,7 @@ class Distribution(Checked):
             raise ValueError(f"{self._name}: {what} holds {first}; expected {expected}; its shape is {value.shape}")
 
     def _checked_value(self, value: Any, good: Callable[[Any], Any], expected: str) -> Tensor:
-        """Return a sample as a Tensor; with validation, ValueError for a wrong shape or impossible numbers."""
+        """Return a sample as a Tensor; if validation is on, a wrong shape or impossible numbers raise ValueError."""
         if not isinstance(value, Tensor):
             value = as_parameter(self._name, "value", value, self._of_type())
         if self._validate_args:
@@ -172,7 +172,7 @@ class Distribution(Checked):
         return value
 
     def _of_type(self) -> Tensor:
-        """Return a parameter, which has the type and device for new Tensors."""
+        """Return a parameter; new Tensors get the type and the device of this parameter."""
         return next(self.__dict__[name] for name in self.parameters if name in self.__dict__)
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class Distribution(Checked):
 
 
 def as_parameter(operation: str, name: str, value: Any, like: Tensor | None = None) -> Tensor:
-    """Return `value` as a Tensor of floats; a number gets the type and device of `like`, or the default ones."""
+    """Return `value` as a Tensor of floats; a number gets the type and device of `like`, or else the defaults."""
     if isinstance(value, Tensor):
         return (
             value
@@ -202,7 +202,7 @@ def broadcast_parameters(operation: str, **given: Any) -> list[Tensor]:
 
 
 def one_of(operation: str, **given: Any) -> str:
-    """Return the name of the one argument that is not None; ValueError if none or both are given."""
+    """Return the name of the argument that is not None; raise ValueError unless exactly one is given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         both = " and ".join(given)

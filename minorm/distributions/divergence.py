@@ -1,4 +1,4 @@
-"""The Kullback-Leibler divergence of two distributions of the same kind."""
+"""The Kullback-Leibler divergence between two distributions of the same kind."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from minorm.tensor.tensor import Tensor
 @documented({}, p="the distribution that draws", q="the distribution to compare with, of the same kind")
 @checked
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """mean of log p(x) - log q(x) over draws x of p: 0 if p and q are equal, otherwise above 0.
+    """Return the mean of log p(x) - log q(x) over draws x of p, which is 0 if p = q, and otherwise above 0.
 
-    NotImplementedError for two different kinds.
+    Raises NotImplementedError if p and q are of different kinds.
 
     Example:
         >>> p, q = mn.distributions.Normal(1.0, 1.0), mn.distributions.Normal(0.0, 1.0)
@@ -52,7 +52,7 @@ def _categorical(p: Any, q: Any) -> Tensor:
 
 
 def _term(p: Tensor, difference: Tensor, q: Tensor) -> Tensor:
-    """p * difference; 0 if p is 0, otherwise infinite if q is 0."""
+    """Return p * difference, but 0 where p is 0, and infinity where only q is 0."""
     p, difference, q = broadcast_tensors(p, difference, q)
     return where(p == 0, 0.0, where(q == 0, math.inf, p * difference))
 

@@ -1,4 +1,4 @@
-"""The normal distribution; its draws loc + scale * z let gradients reach loc and scale."""
+"""The normal distribution. Its draws are loc + scale * z, so gradients reach loc and scale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HALF_LOG = 0.5 * math.log(2 * math.pi)
 class Normal(Distribution):
     """density(x) = exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)).
 
-    ValueError for a scale that is not above 0, and for NaN.
+    Raises ValueError if scale is not above 0, or a parameter is NaN.
 
     Example:
         >>> p = mn.distributions.Normal(mn.tensor([0.0, 1.0]), 2.0)
@@ -66,12 +66,12 @@ class Normal(Distribution):
         return self.scale**2
 
     def rsample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """loc + scale * z, with z drawn from Normal(0, 1): gradients reach loc and scale."""
+        """Return loc + scale * z, where z is drawn from Normal(0, 1), so that gradients reach loc and scale."""
         z = randn(*self._shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + self.scale * z
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """-((value - loc) / scale)^2 / 2 - log(scale) - log(2 pi) / 2"""
+        """Return -((value - loc) / scale)^2 / 2 - log(scale) - log(2 pi) / 2."""
         value = self._checked_value(value, lambda x: ~np.isnan(x), "numbers")
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - self.scale.log() - _HALF_LOG
 
@@ -81,5 +81,5 @@ class Normal(Distribution):
         return ((value - self.loc) / (self.scale * math.sqrt(2))).erf() * 0.5 + 0.5
 
     def entropy(self) -> Tensor:
-        """1/2 + log(2 pi) / 2 + log(scale)"""
+        """Return 1/2 + log(2 pi) / 2 + log(scale)."""
         return 0.5 + _HALF_LOG + self.scale.log()

@@ -5,7 +5,7 @@ walk by falling serial number reaches every node after all of its consumers, and
 sorting pass.
 
 This module imports no operation and not even the Tensor class; the Tensors in the graph add gradients
-(`tensor.accumulate`). So imports point downward.
+(`tensor.accumulate`). So the operations can import this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minorm.graph.wanted import Place, Wanted, place_of
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """Walk from `seeds`, pairs (tensor, array), and add gradients to leaf.grad of every leaf, or only of `inputs`."""
+    """Walk from `seeds`, pairs (tensor, array). Add gradients to leaf.grad of every leaf, or only of `inputs`."""
     given = {id(array) for _, array in seeds}
     wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
     found = walk(seeds, retain_graph, wanted)
@@ -57,9 +57,9 @@ def walk(
     wanted: Wanted | None = None,
     between: dict[Place, Any] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """Visit creators by falling serial number, from the `seeds` (tensor, gradient); return pairs (leaf, gradient).
+    """Visit Functions by falling serial number, from `seeds`, pairs (tensor, gradient); return pairs (leaf, gradient).
 
-    wanted   the Functions that lead to the requested Tensors; the walk skips the others, which stay for another walk
+    wanted   the Functions that lead to the requested Tensors; the walk skips all others and does not free them
     between  receives the gradients of requested Tensors that are not leaves
     """
     if not seeds:
@@ -71,7 +71,7 @@ def walk(
     sums: set[tuple[int, int]] = set()  # gradients that were summed here, so their arrays may be changed
 
     def send(source: Any, index: int, array: Any, fresh: bool) -> None:
-        """Add a gradient to the pending gradient of a leaf, or of output `index` of a creator."""
+        """Add a gradient to the pending gradient of `source`: of a leaf, or of output `index` of a Function."""
         gradients = pending.get(id(source))
         if gradients is None:
             if isinstance(source, Function):
@@ -93,7 +93,7 @@ def walk(
         gradients[index] = array
 
     def take(edge: Any) -> Any:
-        """Remove and return the pending gradient at the end of an edge, for a function that will send the sum."""
+        """Remove and return the pending gradient at an edge's end; the caller adds to it and sends the sum."""
         gradients = None if edge is None else pending.get(id(edge[0]))
         if gradients is None or gradients[edge[1]] is None:
             return None
@@ -153,7 +153,7 @@ def walk(
 
 
 def _gradients_with_edge(function: Function, gradients: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the function's gradients of the inputs whose edge is not None."""
+    """Compute the gradients of the function's inputs, and return those whose edge is not None."""
     needs = function.needs
     function.needs = tuple([edge is not None for edge in edges])
     try:
@@ -180,8 +180,8 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
-    """Return, for each input, its gradient as a Tensor with separate memory, or None if the outputs do not depend on
-    the input.
+    """Return the gradient of each input as a Tensor with separate memory, or None if the outputs do not depend on the
+    input.
     """
     results: dict[Place, Any] = {}
     wanted = Wanted(inputs, [y for y, _ in seeds])

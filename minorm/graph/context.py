@@ -1,6 +1,4 @@
-"""Context, in which a Function in PyTorch's form saves tensors for its backward, and the decorator
-once_differentiable.
-"""
+"""Defines Context, in which a Function in PyTorch's form saves tensors, and the decorator once_differentiable."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from minorm.support.documented import documented
 
 @documented({}, needs="whether each argument of forward wants a gradient")
 class Context:
-    """Passes values from forward to backward as `ctx`. You may set any other attributes on it as well.
+    """The argument `ctx` of forward and backward, which passes values from one to the other; any attribute may be set.
 
     needs_input_grad  whether each argument of forward wants a gradient
     """
@@ -33,10 +31,10 @@ class Context:
         self._node: Any = None  # set while backward runs
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep inputs, outputs or other Tensors for backward, which reads them from `ctx.saved_tensors`; None stays
-        None.
+        """Keep inputs, outputs or other Tensors for backward, which reads these from `ctx.saved_tensors`; None is
+        allowed.
 
-        It is an error to change one of them in place before backward.
+        It is an error to change a saved Tensor in place before backward.
         """
         for i, tensor in enumerate(tensors):
             if tensor is not None and not is_tensor(tensor):
@@ -58,12 +56,12 @@ class Context:
         self._dirty = inputs
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Choose what backward gets for an output without a gradient: zeros (True, the default) or None (False)."""
+        """Choose what backward gets for an output without a gradient: zeros if `value` is True, else None."""
         self._materialize = value
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The Tensors of save_for_backward, in the graph. Raises RuntimeError after a backward pass has freed them."""
+        """The saved Tensors, as Tensors of the graph. Raises RuntimeError if a backward pass has freed them."""
         if self._saved is None:
             raise RuntimeError(
                 "saved_tensors: they were freed by an earlier backward(); call backward(retain_graph=True) to keep them"
@@ -75,7 +73,7 @@ class Context:
 
 
 class _Once(graph.Function):
-    """Returns its first input, a gradient that depends on the other inputs and must not be differentiated."""
+    """Returns its first input, which is a gradient, and raises an error if this gradient is differentiated."""
 
     def forward(self, gradient: Any, *_: Any, name: str) -> Any:
         self.name = name
@@ -92,10 +90,10 @@ class _Once(graph.Function):
 
 @documented({}, backward="a static backward(ctx, *gradients)")
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a backward that cannot be differentiated: it runs without a graph, and an attempt to differentiate its
-    result raises an error.
+    """Decorate a backward that cannot be differentiated. The backward runs without a graph, and an attempt to
+    differentiate the result raises an error.
 
-    Write it below @staticmethod.
+    Write this decorator below @staticmethod.
 
     Example:
         >>> class Double(mn.autograd.Function):

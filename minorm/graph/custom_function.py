@@ -1,10 +1,10 @@
-"""Function for users: it works on arrays, like the library's Functions, or has PyTorch's form. Its methods show which.
+"""Function for users: a subclass works on arrays, like the library's Functions, or on Tensors, as in PyTorch.
 
-    forward(self, x), backward(self, dy)                  on arrays; forward keeps values for backward on self
-    @staticmethod forward(ctx, x), backward(ctx, dy)      on Tensors; ctx.save_for_backward(x) keeps it
+    forward(self, x), backward(self, dy)                  on arrays; forward stores values for backward on self
+    @staticmethod forward(ctx, x), backward(ctx, dy)      on Tensors; ctx.save_for_backward(x) keeps x
 
-In PyTorch's form, forward runs without a graph. `backward` is written with Tensors, so both walks can use it:
-backward() runs it without a graph, and create_graph=True records it.
+A Function with static methods has PyTorch's form. Its forward runs without a graph. Its backward computes with Tensors:
+it runs without a graph too, unless create_graph is True.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minorm.support.documented import documented
 
 
 class Node(graph.Function):
-    """One call of a Function in PyTorch's form; each Function has a subclass with its name."""
+    """One call of a Function in PyTorch's form; each such Function has a subclass of Node with the Function's name."""
 
     kind: Any  # the Function
     ctx: Context
@@ -80,7 +80,7 @@ class Node(graph.Function):
 
 
 def _rule(kind: Any) -> Callable[..., Any]:
-    """Return `backward` of a Function in PyTorch's form; its other name is `vjp`."""
+    """Return the method `backward` of a Function in PyTorch's form, or the method `vjp` if backward is missing."""
     for name in ("backward", "vjp"):
         if isinstance(inspect.getattr_static(kind, name, None), (staticmethod, classmethod)):
             return getattr(kind, name)
@@ -107,9 +107,9 @@ class Function(graph.Function):
 
     As in PyTorch: forward(ctx, ...) and backward(ctx, *gradients) are static methods on Tensors. ctx has
     save_for_backward, saved_tensors, needs_input_grad, mark_non_differentiable, mark_dirty and set_materialize_grads.
-    Instead, forward(...) may have no ctx; then setup_context(ctx, inputs, output) runs after it. The operation is
-    differentiable as often as its backward, which may also be called vjp. PyTorch's methods for forward mode and vmap
-    (jvp, generate_vmap_rule) have no effect here.
+    If the class also has setup_context(ctx, inputs, output), forward gets no ctx, and setup_context runs after forward.
+    The operation is differentiable as often as its backward. `vjp` is another name for backward. PyTorch's methods for
+    forward mode and vmap (jvp, generate_vmap_rule) have no effect here.
 
     Example:
         >>> class Cube(mn.autograd.Function):
@@ -159,7 +159,7 @@ class Function(graph.Function):
         return _applied(cls, inputs)
 
     def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """Return the gradient of every input. An array that forward kept is copied, since leaves must not share it."""
+        """Return the gradient of every input; arrays that forward kept are copied, since leaves must not share them."""
         kept = {id(value) for value in vars(self).values()}
         return tuple([_copied(dx) if id(dx) in kept else dx for dx in super().differentiate(gradients)])
 
@@ -177,7 +177,7 @@ def _copied(array: Any) -> Any:
 
 
 def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
-    """Run a Function of PyTorch's form."""
+    """Run a Function in PyTorch's form, and record the call if an argument requires grad."""
     node = kind.node()
     inputs = tuple([a if is_tensor(a) else None for a in arguments])
     node.needs = tuple([x is not None and mode.recording and x._requires_grad for x in inputs])
@@ -203,8 +203,8 @@ def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> list[Any]:
-    """Return the results of forward as Tensors of the graph. A Tensor that forward returns twice counts as one output,
-    at its last place.
+    """Return the results of forward as Tensors of the graph. If forward returns one Tensor twice, both results are one
+    output, and its index is that of the later result.
     """
     constant, dirty = {*map(id, node.ctx._constant)}, {*map(id, node.ctx._dirty)}
     if not dirty <= {*map(id, results)}:
@@ -228,10 +228,10 @@ def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[A
 
 
 def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
-    """Return output i as a new Tensor in the graph, around the array of the Tensor y that forward made.
+    """Return output i as a new Tensor of the graph, which shares its array with y, the result of forward.
 
-    If the output shares memory with an input, recorded changes in place are refused, because the graph would have to
-    record them for the input too.
+    If the output shares memory with an input, the output refuses recorded changes in place, because the graph cannot
+    record such a change for the input.
     """
     output = y.from_array(y.array, node, i)
     output.version = y.version
@@ -242,8 +242,8 @@ def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
 
 
 def _save(node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...], outputs: list[Any]) -> None:
-    """Keep the saved Tensors, and watch them for changes in place. Outputs are kept as arrays, since Tensors would keep
-    the graph alive.
+    """Keep the Tensors that forward saved, and the versions that show later changes in place. Outputs are kept as
+    arrays, since Tensors would keep the graph alive.
     """
     ctx, watched = node.ctx, []
     places = {id(x): i for i, x in enumerate(inputs) if x is not None}

@@ -1,6 +1,6 @@
 """The two functions that compute gradients: `backward` adds them to the leaves' `grad`, and `grad` returns them.
 
-Both check their arguments. backward.py has the walk on arrays, recorded.py the walk on Tensors.
+Both functions check their arguments. backward.py has the walk on arrays, and recorded.py has the walk on Tensors.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def backward(
     """Add d(tensors)/d(leaf), weighted by grad_tensors, to leaf.grad of every leaf that requires grad, or only of
     `inputs`.
 
-    Several threads may walk graphs with common leaves at the same time. No gradient is lost, but the order in which
-    gradients are added varies, so a sum of more than two may differ in its last bits. Walk each graph in only one
-    thread, since the walk frees the graph.
+    Several threads may walk graphs with common leaves at the same time. No gradient is lost. But the order in which
+    gradients are added varies, so a sum of more than two gradients may differ in its last bits. Walk each graph in only
+    one thread, since the walk frees the graph.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -63,8 +63,8 @@ def start(
     create_graph: bool,
     inputs: Any,
 ) -> None:
-    """Start the walk of `backward` from Tensors and their weights as arrays; `given` holds the weights that the user
-    passed.
+    """Start the walk of `backward` at the Tensors `ends`. `weights` holds the weights of these as arrays, and `given`
+    the weights that the user passed.
     """
     leaves = None if inputs is None else _targets(inputs)
     keep = create_graph if retain_graph is None else bool(retain_graph)
@@ -75,7 +75,7 @@ def start(
 
 
 def _targets(inputs: Any) -> tuple[Any, ...]:
-    """Return the Tensors that get gradients from `backward`; an intermediate result among them retains its gradient."""
+    """Return the Tensors that get gradients from `backward`; call retain_grad() of those that are no leaves."""
     found = _several("backward", "inputs", inputs)
     if not found:
         raise RuntimeError("backward: inputs is empty; expected Tensors that require grad, or None for all leaves")
@@ -110,7 +110,7 @@ def grad(
 ) -> Any:
     """Return d(outputs)/d(input) for each input, as a tuple, or as a dict for a dict of inputs. No `.grad` changes.
 
-    Raises RuntimeError for an input that does not require grad, or on which the outputs do not depend.
+    Raises RuntimeError if an input does not require grad, or if the outputs do not depend on an input.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -148,7 +148,7 @@ def grad(
 
 
 def _several(operation: str, name: str, values: Any) -> tuple[Any, ...]:
-    """Return the values, which are a Tensor, several Tensors, or a dict of Tensors, as a tuple of Tensors."""
+    """Return a tuple of Tensors; `values` may be one Tensor, several Tensors, or a dict of Tensors."""
     if is_tensor(values):
         return (values,)
     if not hasattr(values, "__iter__"):
@@ -161,7 +161,7 @@ def _several(operation: str, name: str, values: Any) -> tuple[Any, ...]:
 
 
 def _one_for_each(operation: str, name: str, values: Any, ends: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the weights as a tuple as long as `ends`."""
+    """Return the weights as a tuple, one weight for each of `ends`."""
     if values is None:
         return (None,) * len(ends)
     given = tuple(values) if isinstance(values, (tuple, list)) else (values,)
@@ -171,13 +171,13 @@ def _one_for_each(operation: str, name: str, values: Any, ends: Sequence[Any]) -
 
 
 def _weights(operation: str, names: tuple[str, str], ends: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """Return, for each output, an array of weights for its elements."""
+    """Return an array for each output: the weights of the output's elements."""
     pairs = enumerate(zip(ends, given, strict=True))
     return [_weights_of(operation, *names, i, output, weight) for i, (output, weight) in pairs]
 
 
 def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weight: Any) -> Any:
-    """Return an array of weights for the elements of one output."""
+    """Return an array with the weights of one output's elements."""
     if not output.requires_grad:
         raise RuntimeError(f"{operation}: {what} {i} does not require grad; expected a result of what does")
     if weight is None:
@@ -201,8 +201,8 @@ def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weigh
 
 
 def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return pairs (output, its weights as a Tensor). If the user passed the weights as a Tensor, the pair has the same
-    Tensor, which may be in the graph.
+    """Return pairs (output, weights), both Tensors. Weights that the user passed as a Tensor stay the same Tensor,
+    which may be part of the graph.
     """
     pairs = zip(ends, weights, given, strict=True)
     return [(y, v if is_tensor(v) else y.from_array(array)) for y, array, v in pairs]
@@ -210,7 +210,7 @@ def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any
 
 @documented({}, data="a Tensor", requires_grad="True: backward() should leave a gradient in it")
 def Variable(data: Any, requires_grad: bool = False) -> Any:
-    """Return the Tensor `data` outside its graph; older programs call this for each batch.
+    """Return the Tensor `data`, detached from its graph; older programs call this function for each batch.
 
     Example:
         >>> mn.autograd.Variable(mn.ones(2), requires_grad=True).requires_grad

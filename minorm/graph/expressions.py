@@ -1,8 +1,8 @@
 """Building blocks for `Function.gradient`: maps of arrays with a known gradient, and small formulas with Tensors.
 
-Many gradients are linear in dy, and have no slope for their other inputs, such as a mask or positions. Then `gradient`
-needs no formula with Tensors: a `LinearMap` runs the code of `backward` on arrays, and the transposed code computes the
-gradient of the LinearMap.
+Many gradients are linear in dy, and depend otherwise only on constants, such as a mask. Then `gradient` needs no
+formula with Tensors: a `LinearMap` runs the code of `backward` on arrays. The gradient of the LinearMap is its
+transposed map, also on arrays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from minorm.graph.graph import Function
 class LinearMap(Function):
     """Computes there(x), which is linear in x. The gradient is back(dy), where `back` is the transposed map.
 
-    of  the Function that keeps the arrays that both maps read, which must not change; None if the maps read no arrays
+    of  the Function that keeps the arrays that both maps read; these arrays must not change. None if there are no
+        arrays
     """
 
     def forward(
@@ -34,7 +35,7 @@ class LinearMap(Function):
         return LinearMap.apply(dy, of=self.of, there=self.back, back=self.there)
 
     def check(self) -> None:
-        """Raise RuntimeError if the arrays that the maps read were changed in place, or freed."""
+        """Raise RuntimeError if the arrays that the maps read have been changed in place or freed."""
         if self.of is not None:
             if not vars(self.of):
                 raise self.of.freed()
@@ -42,16 +43,14 @@ class LinearMap(Function):
 
 
 def constants(of: Function, *gradients: Any) -> tuple[Any, ...]:
-    """Return the results of backward as Tensors without a graph, for a backward that depends on no Tensor."""
+    """Return the results of backward as Tensors without a graph; the results must not depend on any Tensor."""
     like = next(dy for dy in gradients if dy is not None)
     found = of.backward(*[None if dy is None else dy.array for dy in gradients])
     return tuple([None if dx is None else like.from_array(dx) for dx in found])
 
 
 def scaled(of: Function, dy: Any) -> Any:
-    """Return the gradient of a Function whose backward multiplies each element of dy by a slope that is constant around
-    x.
-    """
+    """Return the gradient of a Function whose backward multiplies dy by an array that does not change with x."""
     return LinearMap.apply(dy, of=of, there=of.backward, back=of.backward)
 
 

@@ -1,7 +1,7 @@
-"""Switches the recording of the graph on and off, for a block or from now on. Each thread has a separate setting.
+"""Switches the recording of the graph on and off, in a block or permanently. Each thread has a separate setting.
 
 with no_grad(): ...             @no_grad()  or  @no_grad  on a function
-set_grad_enabled(False)         from here on; in a `with`, until the block ends
+set_grad_enabled(False)         permanently; as a `with` statement, until the block ends
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_grad_enabled() -> bool:
 
 
 class _Within(minorm_ext.Switch, Block):  # type: ignore[misc]  # compiled: its type is not known
-    """Sets the mode for a block or a function. A `with` may enter the same object again while it is open."""
+    """Sets the mode for a block or a function. Blocks with the same object may be nested."""
 
     def __init__(self, recording: bool, begun: bool = False) -> None:
         super().__init__(mode, {"recording": recording}, begun)
@@ -88,7 +88,7 @@ def inference_mode(mode: Any = True) -> Any:
 
 @documented({}, mode="True records, False does not")
 class set_grad_enabled(_Within):  # noqa: N801  PyTorch's name
-    """Switch recording on or off from now on; `with set_grad_enabled(training):` does it until the block ends.
+    """Switch recording on or off permanently, or, as `with set_grad_enabled(training):`, until the block ends.
 
     Example:
         >>> with mn.set_grad_enabled(False):
@@ -100,6 +100,6 @@ class set_grad_enabled(_Within):  # noqa: N801  PyTorch's name
         super().__init__(bool(mode), begun=True)  # the call begins the mode, and the first `with` ends it
 
     def __call__(self, function: AnyCallable) -> AnyCallable:
-        """Decorate a function: the mode then holds only inside the function."""
+        """Decorate a function, so that the mode holds only while the function runs."""
         self.__exit__()
         return super().__call__(function)

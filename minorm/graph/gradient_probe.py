@@ -9,7 +9,7 @@ from minorm.graph.graph import Function
 
 
 class GradientProbe(Function):
-    """Returns the same Tensors. In the backward pass it calls told(gradients), whose result replaces the gradients."""
+    """Returns the same Tensors. The backward pass calls told(gradients), and the result replaces the gradients."""
 
     def forward(self, *arrays: Any, told: Callable[..., Any]) -> Any:
         self.told = told

@@ -1,12 +1,12 @@
 """The graph of operations. Its nodes are Functions, and an edge leads from a node to the node that made one of its
 inputs.
 
-Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying a Function makes an
-instance, which is the node. It has the edges to the nodes of its inputs, and keeps the attributes that `forward` set on
-`self`. backward.py walks the graph backwards.
+Every operation is a `Function` with `forward` and, directly below it, `backward`. `apply` makes an instance of the
+Function, and this instance is the node. The node has the edges to the nodes of its inputs, and keeps the attributes
+that `forward` set on `self`. backward.py walks the graph backwards.
 
-This module imports no operation and not even the Tensor class: to make a result, it calls `from_array(array, creator)`
-of an input. So imports point downward.
+This module imports no operation and not even the Tensor class: a result is made by `from_array(array, creator)` of an
+input. So the operations can import this module.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _tuple: Any = tuple.__new__  # faster than the constructor of a NamedTuple
 
 
 def serial() -> int:
-    """Return a number above those of all Functions in a graph."""
+    """Return the next serial number, which is larger than the serial numbers of all existing Functions."""
     return next(_serials)
 
 
 def is_tensor(value: Any) -> bool:
-    """Is the value a Tensor? This module cannot import the class."""
+    """Is the value a Tensor? This module cannot import the class, so it looks for attributes."""
     return hasattr(value, "from_array") and hasattr(value, "creator")
 
 
@@ -44,14 +44,14 @@ class Function:
     A subclass writes two methods, `backward` directly below `forward`:
 
         forward(self, *arrays, **options) -> array, or a tuple of arrays
-        backward(self, *gradients) -> the gradient of the input: an array or None; for several inputs a tuple of these
+        backward(self, *gradients) -> the gradient of the input, an array or None; a tuple if there are several inputs
 
-    Forward keeps each value that backward needs under a name: `self.x = x`. If the value is the array of an input or an
-    output (the object itself, not a view), it is watched: it is an error to change that tensor in place before
-    backward. The first input is always a Tensor; other inputs may be None. `self.needs[i]` is True if input i needs a
-    gradient, so that backward can skip the others.
+    Forward keeps each value that backward needs under a name: `self.x = x`. If such a value is the array of an input or
+    an output (the object itself, not a view), that input or output must not be changed in place before backward; a
+    change raises an error. The first input is always a Tensor; other inputs may be None. `self.needs[i]` is True if
+    input i needs a gradient, so that backward can skip the other gradients.
 
-    For gradients of gradients, a third method computes the same as backward with Tensors:
+    For gradients of gradients, a third method does the same computation as backward, but with Tensors:
 
         gradient(self, *gradients) -> the results of backward, as Tensors that recorded operations compute
 
@@ -87,7 +87,7 @@ class Function:
         raise NotImplementedError(f"{type(self).__name__} has no backward")
 
     def gradient(self, *gradients: Any) -> Any:
-        """Compute the same as backward with Tensors, so that it can be differentiated again."""
+        """Do the same computation as backward, but with Tensors, so that the result can be differentiated again."""
         raise NotImplementedError(
             f"create_graph=True: {type(self).__name__} has no gradient of its gradient; expected a Function with "
             "gradient(self, *gradients), which is its backward written with Tensors; or create_graph=False"
@@ -166,13 +166,13 @@ class Function:
         self.serial = next(_serials)
 
     def retain(self, tensor: Any) -> None:
-        """Ask the walk to store the gradient of this output in `tensor.grad`."""
+        """Let the backward walk store the gradient of this output, `tensor`, in `tensor.grad`."""
         if self.retained is None:
             self.retained = {}
         self.retained[tensor.output_index] = weakref.ref(tensor)
 
     def release(self, tensor: Any) -> bool:
-        """Stop storing the gradient in that tensor; return True if it was stored before."""
+        """Undo `retain` for this tensor; return True if the tensor retained its gradient before."""
         asked = (self.retained or {}).get(tensor.output_index)
         if self.retained is None or asked is None or asked() is not tensor:
             return False
@@ -190,7 +190,7 @@ class Function:
                 )
 
     def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """Return the gradient of every input, after checking that the arrays that backward needs are unchanged."""
+        """Return the gradient of every input; first check that the arrays that backward needs are unchanged."""
         for version, count, _ in self.watched:
             if version.count != count:
                 self.check_unchanged()
@@ -203,7 +203,7 @@ class Function:
         return results if type(results) is tuple else (results,)
 
     def restore(self) -> None:
-        """Compute the state again if a checkpoint dropped it. Nested checkpoints run from the outermost inwards."""
+        """Compute the state again if a checkpoint dropped it; nested checkpoints run from the outermost inwards."""
         while self.pending is not None:
             self.pending[0].restore()
 
@@ -221,10 +221,9 @@ class Function:
     # For `gradient`: kept arrays as Tensors of the graph
 
     def input(self, i: int, array: Any, like: Any) -> Any:
-        """Return input i, whose elements forward kept as `array`, as a Tensor. `like` may be any Tensor of the graph.
+        """Return input i as a Tensor with the elements of `array`, which forward kept. `like` may be any Tensor.
 
-        The Tensor is made again from the array and the edge. The Function itself holds only arrays, so a graph costs
-        nothing extra if this is not used.
+        The Tensor is made again from the array and the edge, because the Function itself holds only arrays.
         """
         edge = None if self.edges is None else self.edges[i]
         if edge is None:
@@ -237,21 +236,21 @@ class Function:
         return tensor if array.dtype == dtype else Kept.apply(tensor, array=array)
 
     def output(self, array: Any, like: Any, i: int = 0) -> Any:
-        """Return output i, whose elements forward kept as `array`, as a Tensor of the graph."""
+        """Return output i as a Tensor of the graph with the elements of `array`, which forward kept."""
         tensor = like.from_array(array, self, i)
         self._watch(tensor, ~i)
         return tensor
 
     def _watch(self, tensor: Any, place: int) -> None:
-        """Give the Tensor the version counter of the original input or output."""
+        """Give a Tensor from `input` or `output` the version counter of the original Tensor."""
         for version, _, watched in self.watched:
             if watched == place:
                 tensor.version = version
 
 
 class Kept(Function):
-    """Gives a Tensor the elements that a forward pass kept of it. They may have another order or type, or be older than
-    a change of the Tensor.
+    """Returns a Tensor with the elements that the forward pass kept, which may differ from the Tensor's present
+    elements: in their order, in their type, or because the Tensor was changed later.
     """
 
     def forward(self, x: Any, *, array: Any) -> Any:
@@ -275,7 +274,7 @@ class View(NamedTuple):
 
 
 class Version:
-    """Counts the changes in place of the memory of a tensor and its views, and has references to these views."""
+    """Counts changes in place of memory that a tensor and its views share, and has references to the views."""
 
     count = 0
     traced = 0  # the number of changes that an open trace has recorded

@@ -1,7 +1,7 @@
 """Calls hooks with the gradient of a tensor during a backward pass: `x.register_hook(hook)`.
 
-A leaf or a Function holds its hooks, so a hook that refers to the leaf is freed together with it. If no hook exists, a
-backward walk only looks into a set.
+A leaf or a Function holds its hooks, so a hook that refers to a leaf is freed together with the leaf. If there are no
+hooks, a backward walk only checks an empty set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _registering = shared_lock()
 
 
 class RemovableHandle:
-    """The result of register_hook: `handle.remove()`, or the end of a `with` block, removes the hook."""
+    """The result of register_hook. `handle.remove()` removes the hook; so does the end of a `with handle:` block."""
 
     def __init__(self, hooks: dict[int, Hook], key: int) -> None:
         self._hooks, self._key = hooks, key
@@ -39,8 +39,8 @@ class RemovableHandle:
 
 
 def register(tensor: Any, hook: Hook) -> RemovableHandle:
-    """Call hook(gradient) when the walk has added up this tensor's gradient; a Tensor that the hook returns replaces
-    the gradient.
+    """Register a hook: a backward walk calls hook(gradient) once this tensor's gradient is complete. If the hook
+    returns a Tensor, this Tensor replaces the gradient.
     """
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
@@ -59,14 +59,14 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def _hooks_of(source: Any, index: int) -> list[Hook]:
-    """Return the hooks of an output or a leaf, as a copy, since a running hook may add or remove hooks."""
+    """Return a list of the hooks of an output or a leaf; a new list, since a running hook may add or remove hooks."""
     own = source._hooks if id(source) in registered else None
     return list(own.get(index, {}).values()) if own else []
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:
-    """Run the hooks of output `index` of a Function, or of a leaf, and return the gradient after them. `like` makes
-    Tensors for the hooks.
+    """Run the hooks of output `index` of a Function, or of a leaf, and return the gradient that results. `like` is a
+    Tensor whose from_array makes the hooks' arguments.
 
     Returns None if there are no hooks. Hooks may keep the gradients that they get or return, so the caller must copy
     the result.
@@ -80,8 +80,8 @@ def run(source: Any, index: int, array: Any, like: Any) -> Any:
 
 
 def run_recorded(source: Any, index: int, gradient: Any) -> Any:
-    """Do the same for a gradient that is a Tensor of the graph. The result is a copy, since hooks may keep their
-    gradients.
+    """Run the hooks with a gradient that is a Tensor of the graph. If there are hooks, the result is a copy, since
+    hooks may keep the gradients that they get or return.
     """
     hooks = _hooks_of(source, index)
     for hook in hooks:
@@ -93,7 +93,7 @@ def run_recorded(source: Any, index: int, gradient: Any) -> Any:
 
 
 def _array_of_answer(answer: Any, array: Any) -> Any:
-    """Return a hook's answer as an array, after checking that the answer has the form of the gradient `array`."""
+    """Return a hook's answer as an array; raise an error if its shape or type is not that of the gradient `array`."""
     if not hasattr(answer, "from_array"):
         raise TypeError(f"register_hook: the hook returned {kind_of(answer)}; expected a Tensor, or None")
     if answer.array.shape != array.shape or answer.array.dtype != array.dtype:

@@ -1,5 +1,5 @@
-"""Checkpoints: nodes drop their state after the forward pass, and it is computed again when a backward walk reaches
-them.
+"""Checkpoints: nodes drop their state after the forward pass, and compute this state again when a backward walk reaches
+the nodes.
 
 The graph itself stays: edges, hooks and version counters. The nodes lose the attributes that `forward` kept, so the
 memory of intermediate results is freed. To restore the attributes, the same function runs again and makes the same
@@ -21,9 +21,9 @@ _STRUCTURE = frozenset({"needs", "edges", "serial", "outputs", "watched", "total
 
 
 class Recomputation:
-    """Drops the state of the nodes that lead to `outputs` and were made since `begun`, a serial number.
+    """Drops the state of nodes that lead to `outputs`, if their serial number is at least `begun`.
 
-    again: computes the outputs a second time, with gradients recorded
+    again: a function that computes the outputs a second time, and records the graph
     """
 
     def __init__(self, outputs: Sequence[Any], begun: int, again: Callable[[], Sequence[Any]]) -> None:
@@ -72,7 +72,7 @@ class Recomputation:
 
 
 def _nodes(outputs: Sequence[Any], begun: int) -> list[Function]:
-    """Return the nodes made since `begun` that lead to the outputs, in the order in which they were made."""
+    """Return the nodes that lead to the outputs and have serial numbers from `begun` on, ordered by these numbers."""
     found: dict[int, Function] = {}
     stack = [y.creator for y in outputs]
     while stack:

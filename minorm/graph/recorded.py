@@ -24,8 +24,8 @@ adding = shared_lock()
 def walk(
     seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None
 ) -> dict[Place, tuple[Any, Any]]:
-    """Return {place: (source, gradient)} for all leaves, or for `inputs`. The walk starts at `seeds`, pairs of Tensors
-    (y, dy).
+    """Return a dict {place: (source, gradient)} with all leaves, or only with `inputs`. The walk starts at `seeds`,
+    which are pairs of Tensors (y, dy).
     """
     with enable_grad(), trace.no_casts():
         wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
@@ -33,7 +33,7 @@ def walk(
 
 
 class _Walk:
-    """One walk: it holds pending and finished gradients. `wanted` is None to find the gradients of all leaves."""
+    """One walk, with its pending and finished gradients; if `wanted` is None, the walk goes to all leaves."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         self.wanted = wanted
@@ -89,7 +89,7 @@ class _Walk:
 
 
 def differentiated(function: Function, gradients: list[Any], reached: tuple[bool, ...]) -> tuple[Any, ...]:
-    """Return the gradients of the inputs for which `reached` is True, as Tensors."""
+    """Return the gradients of the function's inputs, as Tensors; only for inputs whose entry in `reached` is True."""
     function.check_unchanged()
     needs = function.needs
     function.needs = reached
@@ -121,8 +121,8 @@ def _retain(function: Function, index: int, gradient: Any) -> None:
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """Set leaf.grad = leaf.grad + gradient, both in the graph, for every leaf or for `inputs`; change no Tensor in
-    place.
+    """Set leaf.grad = leaf.grad + gradient for every leaf or for `inputs`. The sum is recorded in the graph, and no
+    Tensor is changed in place.
 
     A leaf's first gradient is a copy, since users may change `grad`, and a hook or a user's Function may hold the
     original.
@@ -153,7 +153,7 @@ def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain
 def _own(gradient: Any, given: set[int], begun: int) -> Any:
     """Return the gradient, or a copy if its memory is shared, since users may change it.
 
-    begun   the serial number at the walk's start: the user's code may hold older Tensors
+    begun   the serial number at the walk's start; the user's code may hold Tensors with lower numbers
     """
     is_old = gradient.creator is None or gradient.creator.serial < begun
     if is_old or id(gradient.array) in given or isinstance(gradient.array.base, type(gradient.array)):
@@ -163,8 +163,8 @@ def _own(gradient: Any, given: set[int], begun: int) -> Any:
 
 
 def _as_another_node(x: Any) -> Any:
-    """Return the same Tensor at a new place of the graph, so that its part of a gradient can be separated from other
-    parts.
+    """Return a Tensor with the same elements that is the output of a new node. So a walk that ends at this node finds
+    only the part of the gradient that comes through the node.
     """
     other = Kept.apply(x, array=x.array)
     other.version = x.version

@@ -8,7 +8,7 @@ a trace, runs the model once and then walks the tree. It writes the calls for wh
         y = model(x)
     # calls: list of Call, in execution order, each with its own children
 
-Outside a trace an operation costs one attribute look-up more.
+If no trace is open, recording costs an operation only one attribute look-up.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Call:
     target     the called function of minorm.functional, or an autograd.Function class
     arguments  its arguments by name, defaults included
     result     the Tensor, or the tuple of Tensors, that it returned
-    children   the calls that it made itself, in order; empty for an autograd.Function
-    changed    True if the call changed an earlier Tensor in place and returned it; the Tensor now means the new value
+    children   the calls that this call made, in order; empty for an autograd.Function
+    changed    True if the call changed an earlier Tensor in place and returned this Tensor, which now has the new value
     """
 
     target: Any
@@ -47,22 +47,22 @@ class Call:
 
 
 class Interceptor(Protocol):
-    """Gets every outermost operation inside `intercepted`, and chooses its result."""
+    """Gets every outermost operation that runs inside `intercepted`, and decides the operation's result."""
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Return the result of a public function, in place of the call `function(**arguments)`."""
+        """Return the result of a public function; this method is called instead of `function(**arguments)`."""
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
-        """Return the result of an autograd Function that was applied outside a public function, as in x + y; `result`
-        is the result that the Function computed.
+        """Return the result to use for an autograd Function that ran outside a public function, as in x + y. The
+        Function itself computed `result`.
         """
 
     def changed(self, tensor: Any) -> None:
-        """Learn that the last operation changed `tensor` in place (x += y), so `tensor` is its result."""
+        """Take note that the last operation changed `tensor` in place (x += y): `tensor` is the result."""
 
 
 class _Unread(list[Any]):
-    """The calls of a trace that is open only for its interceptor; the list keeps only the last call."""
+    """The list of calls of a trace that only serves an interceptor; the list keeps only the last call."""
 
     def append(self, call: Any) -> None:
         self[:] = [call]
@@ -90,10 +90,9 @@ def record() -> Iterator[list[Call]]:
 
 @contextmanager
 def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
-    """Let the interceptor get the model's operations inside the block; None removes it.
+    """Pass each operation inside the block to the interceptor; if the argument is None, there is no interceptor.
 
-    Operations run one by one, as in every trace. The interceptor does not get operations that the interceptor itself
-    calls.
+    Operations run one by one, as in every trace. Operations that the interceptor itself calls are not passed to it.
     """
     calls = _Unread() if state.calls is None else state.calls
     with minorm_ext.Switch(state, {"calls": calls, "interceptor": interceptor}):
@@ -101,7 +100,7 @@ def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
 
 
 def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call `function` with the arguments that an interceptor got by name."""
+    """Call `function` with arguments by name, as an interceptor gets them; *args and **kwargs are unpacked."""
     positional: list[Any] = []
     named = dict(arguments)
     for name, parameter in signature_of(function).parameters.items():
@@ -123,7 +122,7 @@ def no_casts() -> Iterator[None]:
 
 
 def remember(array: Any) -> None:
-    """Keep a copy of an array's contents before its first change in place."""
+    """Keep a copy of an array's contents, unless the trace has one already; called before a change in place."""
     if id(array) not in state.originals:
         state.originals[id(array)] = array, array.copy()
 
@@ -149,8 +148,8 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 def operation(function: AnyCallable, followed: Callable[..., Any] | None = None) -> AnyCallable:
     """Decorate a public function so that a trace records it as one call with children.
 
-    If the first argument is called x, PyTorch's name `input` works too. If the caller passes the keyword argument
-    `activation` or `residual`, `followed` is called instead of the function.
+    If the first parameter is called x, PyTorch's name `input` works too. If a call has the keyword argument
+    `activation` or `residual`, `followed` runs instead of the function.
     """
     whole, given = unbound(function)
     renamed = whole.__code__.co_varnames[given : given + 1] == ("x",)

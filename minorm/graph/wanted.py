@@ -14,12 +14,12 @@ Place = tuple[int, int]  # the id of a leaf or of a Function, and the index of i
 
 
 def place_of(tensor: Any) -> Place:
-    """Return the Place at which gradients of a Tensor arrive."""
+    """Return the Place of a Tensor: the id of its creator and its output index, or the id of a leaf and 0."""
     return id(tensor if tensor.creator is None else tensor.creator), tensor.output_index
 
 
 class Wanted:
-    """The places of `inputs`, and the Functions that lead from `outputs` to them."""
+    """The places of `inputs`, and the Functions on the paths from `outputs` to these places."""
 
     def __init__(self, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
         self.places = {place_of(x) for x in inputs}
@@ -29,16 +29,16 @@ class Wanted:
                 self._look(y.creator)
 
     def has(self, source: Any, index: int) -> bool:
-        """Is this output of a Function, or this leaf, one of the places, or does it lead to one of them?"""
+        """Return whether this output of a Function, or this leaf, is one of the places or leads to one."""
         return (id(source), index) in self.places or self.leading.get(id(source), False)
 
     def among(self, edges: Sequence[Any]) -> tuple[bool, ...]:
-        """Return a bool for each edge of a Function: does it lead to one of the places?"""
+        """Return a bool for each edge of a Function: True if the edge leads to one of the places."""
         return tuple([edge is not None and self.has(edge[0], edge[1]) for edge in edges])
 
     def _look(self, root: Function) -> None:
-        """Fill `leading` for the Function, inputs first, without recursion, since a graph may be deeper than Python's
-        stack.
+        """Fill `leading` for the Function and the Functions before it, without recursion, since a graph may be deeper
+        than Python's stack.
         """
         stack: list[tuple[Function, bool]] = [(root, False)]
         while stack:

@@ -1,4 +1,4 @@
-"""Networks for images: small networks, and networks with torchvision's keys, which load torchvision's weights.
+"""Networks for images: small networks, and networks with torchvision's keys, which can load torchvision's weights.
 
 minorm contains no weights: docs/how-to/get-pretrained-weights.md says where to get them.
 """

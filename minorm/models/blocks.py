@@ -1,4 +1,4 @@
-"""Parts of the networks with torchvision's keys: a convolution with its norm, initial weights, checks."""
+"""Parts of the networks that have torchvision's keys: a convolution with its norm, initial weights, and checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARGUMENTS = {
 
 
 def check_arguments(model: str, num_classes: int, channels: int, **probabilities: Any) -> None:
-    """Raise ValueError for sizes below 1, and for probabilities outside 0 to 1."""
+    """Raise ValueError if a size is below 1 or a probability is outside 0 to 1."""
     check_sizes(model, num_classes=num_classes, channels=channels)
     for name, p in probabilities.items():
         check_probability(model, p, name)
@@ -39,8 +39,8 @@ def no_weights(model: str, weights: Any) -> None:
 def conv_norm(
     channels: int, width: int, kernel_size: int, activation: type[nn.Module] | None, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
-    """Return a convolution, BatchNorm, and the activation if it is not None. With stride=1 the convolution keeps the
-    size.
+    """Return a convolution, a BatchNorm, and the activation unless it is None. If stride is 1, the convolution keeps
+    the size.
     """
     padding = kernel_size // 2
     layers: list[nn.Module] = [

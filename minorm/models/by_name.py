@@ -1,4 +1,4 @@
-"""Builds a network from its name, as in `minorm train --model` and in checkpoints, for images of a given form."""
+"""Builds a network by its name, which `minorm train --model` and checkpoints use, for images of a given form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.support.documented import documented
 
 
 def _of_torchvision(make: Callable[..., Any], sized: bool = False) -> Callable[..., Any]:
-    """Return a function with `build`'s arguments; it calls `make` with torchvision's, and with the size if `sized`."""
+    """Return a function with the arguments of `build` that calls `make`; if `sized`, it also passes the image size."""
 
     def built(nn: Namespace = minorm_nn, channels: int = 3, size: int = 224, classes: int = 1000) -> Any:
         if nn is not minorm_nn:
@@ -47,7 +47,7 @@ PATCHES = {"vit_tiny": 16}  # the side of images must be a multiple of this
 
 @documented(NETWORK, name="the network's name, such as lenet or resnet18")
 def build(name: str, channels: int, size: int, classes: int, nn: Namespace = minorm_nn) -> Any:
-    """Return the network `name` for images of this size; ValueError for an unknown name, or a size that it cannot take.
+    """Return the network `name` for images of this size; raise ValueError if the name or the size is wrong.
 
     Example:
         >>> model = mn.models.build("lenet", channels=1, size=28, classes=10)

@@ -19,7 +19,7 @@ EPS = 1e-6
 
 
 class Permute(nn.Module):
-    """Permutes axes; it is a layer so that other layers of a Sequential have torchvision's numbers."""
+    """Permutes axes. As a layer of a Sequential, it makes the numbers of the other layers equal to torchvision's."""
 
     def __init__(self, *dims: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class LayerNorm2d(nn.LayerNorm):
 
 
 class CNBlock(nn.Module):
-    """x + scale * narrow(gelu(wide(norm(depthwise 7x7(x)))))"""
+    """x + scale * narrow(gelu(wide(norm(depthwise(x))))), where depthwise is a 7x7 convolution of each channel"""
 
     def __init__(self, width: int, drop: float) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """EfficientNet-B0 (Tan and Le 2019, arXiv:1905.11946): MobileNetV2's blocks with a gate for each channel.
 
-The gate, squeeze and excitation (Hu et al. 2017, arXiv:1709.01507), is computed from the mean over the image. In
-training blocks are left out at random; later blocks are left out more often. The state_dict has torchvision's keys.
+The gate is called squeeze and excitation (Hu et al. 2017, arXiv:1709.01507), and is computed from the mean over the
+image. During training, blocks are skipped at random; later blocks are skipped more often. The state_dict has
+torchvision's keys.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class MBConv(nn.Module):
-    """x + narrow(gate(depthwise(wide(x)))), without x if the shape changes."""
+    """x + narrow(gate(depthwise(wide(x)))); the summand x is left out if the shape changes."""
 
     def __init__(self, channels: int, width: int, kernel: int, stride: int, expand_ratio: int, drop: float) -> None:
         super().__init__()

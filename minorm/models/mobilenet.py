@@ -27,7 +27,7 @@ LAST = 1280  # channels in front of the classifier
 
 
 class InvertedResidual(nn.Module):
-    """x + narrow(depthwise(wide(x))), without x if the shape changes."""
+    """x + narrow(depthwise(wide(x))); the summand x is left out if the shape changes."""
 
     def __init__(self, channels: int, width: int, stride: int, expand_ratio: int) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
 """Networks for small images, which the demo, examples, tests and benchmarks use; minorm or PyTorch can build them.
 
-Every function takes the namespace `nn` of its layers. `lenet(minorm.nn)` and `lenet(torch.nn)` are the same network
-with the same state_dict keys, so each can load the other's weights, and their steps can be compared.
+Every function gets the namespace `nn` of its layers. `lenet(minorm.nn)` and `lenet(torch.nn)` are the same network with
+the same state_dict keys. So each of these two networks can load the weights of the other, and their training steps can
+be compared.
 
-Convolutions in front of a normalization have no bias, as the normalization would subtract it.
+Convolutions before a normalization have no bias, because the normalization would subtract the bias.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def digits_cnn(nn: Namespace = minorm_nn, channels: int = 1, size: int = 8, clas
 
 @documented(NETWORK)
 def lenet(nn: Namespace = minorm_nn, channels: int = 1, size: int = 28, classes: int = 10) -> Any:
-    """LeNet (LeCun et al. 1998), in the wider form with ReLU, max pooling, and BatchNorm after all layers but the last.
+    """LeNet (LeCun et al. 1998) in a wider form, with ReLU, max pooling, and BatchNorm after every layer but the last.
 
     Example:
         >>> model = mn.models.lenet(classes=7)
@@ -120,7 +121,7 @@ def norms_cnn(nn: Namespace = minorm_nn, channels: int = 3, size: int = 32, clas
 
 
 def _conv_bn_relu(nn: Namespace, channels: int, width: int, kernel: int, padding: int | None = None) -> list[Any]:
-    """Return a convolution (which keeps the size unless `padding` is given), BatchNorm and ReLU."""
+    """Return a convolution, BatchNorm and ReLU; the convolution keeps the size unless `padding` is given."""
     padding = kernel // 2 if padding is None else padding
     return [nn.Conv2d(channels, width, kernel, padding=padding, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
 

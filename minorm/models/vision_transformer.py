@@ -1,8 +1,9 @@
 """The vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929): attention between the patches of an image.
 
-A convolution whose stride equals its kernel size turns each patch into a token. A learned class token comes first, and
-its final state gives the logits. Positions are learned too, so a network is for images of one size;
-`interpolate_embeddings` converts them to another size. The state_dict has the keys of torchvision's VisionTransformer.
+A convolution whose stride equals its kernel size turns each patch into a token. The first token is a learned class
+token, and the logits are computed from its final state. Positions are learned too, so a network is for images of one
+size; `interpolate_embeddings` converts positions to another size. The state_dict has the keys of torchvision's
+VisionTransformer.
 """
 
 from __future__ import annotations
@@ -81,11 +82,11 @@ class Encoder(nn.Module):
 
 @documented(TRANSFORMER)
 class VisionTransformer(nn.Module):
-    """logits = head(the class token after num_layers blocks of attention between the patches of an image).
+    """logits = head(c), where c is the class token after num_layers blocks of attention between an image's patches.
 
-    Layers and their names are those of torchvision's VisionTransformer, whose weights it can load. Raises ValueError if
-    patch_size does not divide image_size, if num_heads does not divide hidden_dim, or if a probability is outside 0 to
-    1.
+    Layers and their names are the same as in torchvision's VisionTransformer, so its weights can be loaded. Raises
+    ValueError if patch_size does not divide image_size, if num_heads does not divide hidden_dim, or if a probability is
+    outside 0 to 1.
 
     Example:
         >>> model = mn.models.VisionTransformer(
@@ -156,7 +157,7 @@ def vit_tiny(
     *,
     weights: None = None,
 ) -> VisionTransformer:
-    """A VisionTransformer with 12 blocks, 3 heads and width 192, for patches of 16 x 16: 5.7 million weights.
+    """A VisionTransformer with 12 blocks, 3 heads, width 192 and patches of 16 x 16 pixels: 5.7 million weights.
 
     The keys are those of torchvision's VisionTransformer; torchvision has no network of this size. Raises ValueError if
     weights is not None, if num_classes or channels is below 1, if a probability is outside 0 to 1, or if image_size is
@@ -188,10 +189,10 @@ def interpolate_embeddings(
     interpolation_mode: str = "bicubic",
     reset_heads: bool = False,
 ) -> dict[str, Any]:
-    """Return a VisionTransformer's state_dict with resized positions, for a network for images of another size.
+    """Return the state_dict of a VisionTransformer with its positions resized for images of another size.
 
-    The positions of the patches are resized as a square picture whose corners stay in place; the position of the class
-    token is kept. Raises ValueError if the positions do not form a square, or if patch_size does not divide image_size.
+    The positions of the patches are resized like a square picture (align_corners=True); the position of the class token
+    is kept. Raises ValueError if the positions do not form a square, or if patch_size does not divide image_size.
 
     Example:
         >>> small, large = mn.models.vit_tiny(image_size=32), mn.models.vit_tiny(image_size=64)

@@ -1,4 +1,4 @@
-"""Export models to ONNX and load them. Needs: pip install onnx onnxruntime.
+"""Export models to ONNX, and load ONNX models. Needs: pip install onnx onnxruntime.
 
 minorm.onnx.export(model, x, "model.onnx")
 model = minorm.onnx.load("model.onnx")

@@ -1,11 +1,11 @@
-"""Implement the interface of `onnx.backend.base`, through which conformance suites run a model.
+"""Implement the interface of `onnx.backend.base`, which conformance suites use to run a model.
 
     import minorm.onnx.backend as backend
 
     outputs = backend.prepare(model).run([array, ...])
 
-ONNX defines a run as a function of its inputs. So the running statistics that a training graph updates are outputs
-here, and each run starts again from the running statistics in the file.
+In ONNX, the results of a run depend only on its inputs. So the running statistics that a training graph updates are
+outputs here, and each run begins with the running statistics in the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
         self.device = device
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:  # noqa: ARG002  the interface's
-        """Run the model on arrays, given in the graph's order or by name, and return the outputs as arrays."""
+        """Run the model on arrays, in the graph's order or by name, and return the outputs as arrays."""
         if isinstance(inputs, Mapping):
             inputs = [inputs[name] for name in self.module.input_names]
         elif isinstance(inputs, np.ndarray):
@@ -53,7 +53,7 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
                 buffer.copy_(contents)
 
     def _given(self, value: Any, entry: Input) -> Any:
-        """Convert an input to the form that the graph takes."""
+        """Convert an input to the form that the graph expects."""
         if value is None and entry.optional:
             return None
         if entry.form == "sequence":
@@ -62,19 +62,19 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
 
 
 def _arrays(result: Any) -> Any:
-    """Convert a Tensor to an array, and a sequence to a list of arrays; None (an absent optional value) stays None."""
+    """Convert a Tensor to an array, and a sequence to a list of arrays; None (a missing optional value) stays None."""
     if isinstance(result, list):
         return [_arrays(x) for x in result]
     return None if result is None else np.array(result.cpu().array)
 
 
 def _tensor(value: Any, dtype: Any) -> Tensor:
-    """Make a Tensor: an array keeps its type; a number or a list gets `dtype`, the type that the graph declares."""
+    """Make a Tensor. An array keeps its type; a number or a list gets `dtype`, which the graph declares."""
     return narrow.tensor(np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype))
 
 
 class MinormBackend(Backend):  # type: ignore[misc]
-    """Runs ONNX models on the CPU or a GPU, "CUDA" or "CUDA:1", through `minorm.onnx.load`."""
+    """Runs ONNX models with `minorm.onnx.load`, on the CPU or a GPU ("CUDA" or "CUDA:1")."""
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> Prepared:
@@ -100,9 +100,9 @@ class MinormBackend(Backend):  # type: ignore[misc]
     ) -> tuple[Any, ...]:
         """Run one node and return its outputs.
 
-        outputs_info    (dtype, shape) of each output; not needed
+        outputs_info    (dtype, shape) of each output; this argument is not used
 
-        The option `opset_version` chooses the operator's version, by default the newest.
+        The option `opset_version` chooses the operator's version; the default is the newest version.
         """
         opset = options.pop("opset_version", min(versions.NEWEST, onnx.defs.onnx_opset_version()))
         arrays = [np.asarray(array) for array in (inputs.values() if isinstance(inputs, Mapping) else inputs)]

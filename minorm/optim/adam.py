@@ -1,4 +1,4 @@
-"""Adam: every number takes steps of about lr, since its gradient is divided by the recent size of that gradient."""
+"""Adam: every number takes steps of about lr, since each gradient is divided by the gradient's recent size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from minorm.tensor.tensor import Tensor
 class Adam(Optimizer):
     """p -= lr * m' / (sqrt(v') + eps)  with  m = beta1 m + (1 - beta1) g  and  v = beta2 v + (1 - beta2) g^2
 
-    At step t, m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t). The divisors correct for m and v, which start at zero.
-    So every number takes steps of about lr. The arguments and results are PyTorch's. Raises ValueError for lr, eps or
-    weight_decay < 0 and for betas outside [0, 1).
+    At step t, m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t). The divisors compensate for the start of m and v at
+    zero. So every number takes steps of about lr. The arguments and results are PyTorch's. Raises ValueError for lr,
+    eps or weight_decay < 0 and for betas outside [0, 1).
     """
 
     decoupled = False
@@ -90,10 +90,10 @@ class Adam(Optimizer):
     weight_decay="by how much of itself, times lr, p shrinks before each step",
 )
 class AdamW(Adam):
-    """p -= lr * weight_decay * p, then Adam's step p -= lr * m' / (sqrt(v') + eps). The decay does not change m and v.
+    """First p -= lr * weight_decay * p, then Adam's step p -= lr * m' / (sqrt(v') + eps).
 
-    m = beta1 m + (1 - beta1) g and v = beta2 v + (1 - beta2) g^2 as in `Adam`. The arguments and results are PyTorch's.
-    Raises ValueError for lr, eps or weight_decay < 0 and for betas outside [0, 1).
+    m = beta1 m + (1 - beta1) g and v = beta2 v + (1 - beta2) g^2, as in `Adam`; the decay does not change m and v. The
+    arguments and results are PyTorch's. Raises ValueError for lr, eps or weight_decay < 0 and for betas outside [0, 1).
     """
 
     decoupled = True

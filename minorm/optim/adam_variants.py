@@ -1,6 +1,6 @@
-"""Optimizers that differ from Adam in one idea: Adamax, NAdam, RAdam, LAMB. The method `move` of each computes a step.
+"""Optimizers that differ from Adam in one idea: Adamax, NAdam, RAdam, LAMB. Their method `move` computes a step.
 
-m and v are Adam's averages of the gradient g and of its square; t is the number of the step.
+m and v are Adam's averages of the gradient g and of g^2; t is the number of the step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minorm.optim.per_element import Elementwise, blend
 class Adamax(Elementwise):
     """p -= lr / (1 - beta1^t) * m / u  with  m = beta1 m + (1 - beta1) g  and  u = max(beta2 u, |g| + eps)
 
-    It is Adam with the largest recent gradient in place of the mean square. The arguments and results are PyTorch's.
+    Adamax is Adam with the largest recent gradient instead of the mean square. The arguments and results are PyTorch's.
     Raises ValueError for a negative setting and for betas outside [0, 1).
     """
 
@@ -105,11 +105,12 @@ class NAdam(Elementwise):
 
 @optimizer(0.1, "[ 0.8, -1.6]", "Liu et al. 2019, arXiv:1908.03265.")
 class RAdam(Elementwise):
-    """p -= lr * m' in the first steps, then p -= lr * r * m' / (sqrt(v') + eps), once v' has become reliable.
+    """p -= lr * m' in the first steps; later, when v' is reliable, p -= lr * r * m' / (sqrt(v') + eps).
 
-    m, v, m' and v' are the same as in `Adam`. The second formula applies once rho = 2 / (1 - beta2) - 1 - 2 t
-    beta2^t / (1 - beta2^t) is above 5; r grows to 1 as rho grows. So the rate needs no warm-up. The arguments and
-    results are PyTorch's. Raises ValueError for a negative setting and for betas outside [0, 1).
+    m, v, m' and v' are the same as in `Adam`. The second formula applies once
+    rho = 2 / (1 - beta2) - 1 - 2 t beta2^t / (1 - beta2^t) is above 5; r grows to 1 as rho grows. So no warm-up of the
+    rate is needed. The arguments and results are PyTorch's. Raises ValueError for a negative setting and for
+    betas outside [0, 1).
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -156,10 +157,11 @@ class RAdam(Elementwise):
     weight_decay="how much of p is added to u",
 )
 class LAMB(Elementwise):
-    """p -= lr * |p| / |u| * u  with  u = m' / (sqrt(v') + eps) + weight_decay * p, m' and v' as in `Adam`
+    """p -= lr * |p| / |u| * u  with  u = m' / (sqrt(v') + eps) + weight_decay * p
 
-    |p| and |u| are norms over the whole parameter; if one of them is 0, the factor |p| / |u| is 1. The optimizer is
-    made for large batches. PyTorch lacks it. Raises ValueError for a negative setting and for betas outside [0, 1).
+    m' and v' are the same as in `Adam`. |p| and |u| are norms over the whole parameter; if |p| or |u| is 0, the factor
+    |p| / |u| is 1. LAMB is made for large batches. PyTorch lacks LAMB. Raises ValueError for a negative setting and for
+    betas outside [0, 1).
     """
 
     names, decoupled = ("exp_avg", "exp_avg_sq"), True

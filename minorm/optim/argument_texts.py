@@ -42,15 +42,15 @@ SCHEDULE = {
 
 
 def optimizer(lr: float, after: str, paper: str = "", **own: str) -> Callable[[AnyClass], AnyClass]:
-    """Complete an optimizer's docstring. Its example minimizes p * p with one step at rate `lr`, from p = [1, -2] to
-    `after`.
+    """Complete an optimizer's docstring. The docstring's example minimizes p * p with one step at rate `lr`, from
+    p = [1, -2] to `after`.
     """
     return documented(OPTIMIZER, base=_a_step, words={"lr": str(lr), "after": after, "paper": paper}, **own)
 
 
 def schedule(given: str, rates: str, paper: str = "", **own: str) -> Callable[[AnyClass], AnyClass]:
-    """Complete a schedule's docstring. Its example makes the schedule with the arguments `given`, and shows its first
-    five `rates`.
+    """Complete a schedule's docstring. The docstring's example makes the schedule with the arguments `given`, and shows
+    the first five `rates`.
     """
     return documented(SCHEDULE, base=_five_steps, words={"given": given, "rates": rates, "paper": paper}, **own)
 

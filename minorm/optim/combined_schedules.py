@@ -1,4 +1,4 @@
-"""Combines several schedules of one optimizer into one schedule: all at once, or one after the other."""
+"""Combines several schedules of one optimizer into one schedule. They work at the same time, or one after another."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from minorm.support.documented import documented
 class ChainedScheduler(LRScheduler):
     """lr = initial * the product of the factors of all schedules, which work at the same time.
 
-    A schedule that falls to a rate other than 0 (eta_min, swa_lr) starts from the rate that the schedules before it in
-    the list have set.
+    If a schedule falls to a rate other than 0 (eta_min, swa_lr), it starts from the rate that the schedules before it
+    in the list have set.
     """
 
     _is_combined = True
@@ -43,7 +43,7 @@ class ChainedScheduler(LRScheduler):
         return all(scheduler._takes_over for scheduler in self.schedulers)
 
     def _places(self, t: int) -> list[tuple[LRScheduler, int]]:
-        """Return pairs: each schedule of the chain, and the t of that schedule when the chain is at t."""
+        """Return pairs (schedule, the schedule's t) for the moment when the chain is at t."""
         return [(scheduler, scheduler.last_epoch + t - self.last_epoch) for scheduler in self.schedulers]
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
@@ -91,12 +91,12 @@ class ChainedScheduler(LRScheduler):
     milestones="the t at which each next scheduler begins, one less than the number of schedulers",
 )
 class SequentialLR(LRScheduler):
-    """One schedule after the other: schedulers[i] sets the rate from milestones[i - 1] on, and its t then starts at 0.
+    """Schedules run one after another: schedulers[i] sets the rate from milestones[i - 1] on, with t starting at 0.
 
     Each schedule begins with the initial rate, but MultiplicativeLR and SWALR begin with the current rate, as in
     PyTorch.
 
-    Raises ValueError unless there is one milestone less than schedules.
+    Raises ValueError unless len(milestones) == len(schedulers) - 1.
 
     Example:
         >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
@@ -135,7 +135,7 @@ class SequentialLR(LRScheduler):
         self._set_rates_and_others(rates)
 
     def _at(self, t: int) -> tuple[LRScheduler, int]:
-        """Return the schedule that sets the rate at t, and the t at which it began."""
+        """Return the schedule that sets the rate at t, and the t at which this schedule began."""
         index = bisect_right(self.milestones, t)
         return self.schedulers[index], self.milestones[index - 1] if index else 0
 

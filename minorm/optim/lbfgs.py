@@ -1,12 +1,12 @@
-"""L-BFGS: estimates Newton's direction from the last steps and the changes of the gradient along them; for full
-batches.
+"""L-BFGS, for full batches: estimates Newton's direction from the last steps and the changes of the gradient along
+these steps.
 
-    s, y     a step, and the change of the gradient along it; the last `history_size` pairs are kept
-    d        -H g, where the pairs make up H, the inverse Hessian; two loops over the pairs compute d without a matrix
-    p += t d where t is lr, or comes from a line search
+    s, y     a step, and the change of the gradient along this step; the last `history_size` pairs are kept
+    d        -H g, where H approximates the inverse Hessian; two loops over the pairs (s, y) compute d without a matrix
+    p += t d where t is lr, or is found by a line search
 
 All parameters together form one vector. So there is only one group, and the state of its first parameter is the state
-of all.
+of the whole vector.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class LBFGS(Optimizer):
         return first_loss
 
     def _gradient(self, group: dict[str, Any], parameters: list[Tensor]) -> Any:
-        """Return all gradients as one vector, with zeros for a parameter without a gradient."""
+        """Return all gradients as one vector; a parameter without a gradient contributes zeros."""
         chosen = [p for p in parameters if p.grad is not None]
         self._check_gradients(chosen, [p.grad.array for p in chosen if p.grad is not None])
         self._follow(group, parameters)
@@ -192,7 +192,7 @@ class LBFGS(Optimizer):
                 state[name] = [devices.to_device(array, place) for array in value]
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return a copy of an entry of a state. Each vector must have one number for each element of all parameters."""
+        """Return a copy of an entry of a state; a vector must be as long as all parameters together."""
         operation = "LBFGS.load_state_dict"
         if name in _COUNTS:
             check_number(operation, name, value, 0, whole=True)
@@ -227,7 +227,7 @@ class LBFGS(Optimizer):
 
 
 def _direction(state: dict[str, Any], gradient: Any, history: int) -> Any:
-    """-H g. If the loss is convex along the last step, the step's pair (s, y) first joins the pairs that make up H."""
+    """Return -H g. First add the last step's pair (s, y) to the pairs, if the loss is convex along this step."""
     if state["n_iter"] == 1:
         state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
         return -gradient
@@ -257,7 +257,7 @@ def _largest(a: Any) -> float:
 
 
 def _move(parameters: list[Tensor], t: float, d: Any) -> None:
-    """p += t d"""
+    """Compute p += t d for all parameters."""
     start = 0
     for p in parameters:
         part = d[start : start + p.numel()].reshape(p.shape)

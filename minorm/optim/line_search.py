@@ -1,11 +1,11 @@
 """A line search for the strong Wolfe conditions: finds how far to step along a direction in which the loss falls.
 
-    loss(t) <= loss(0) + c1 t slope(0)      the loss falls by a share of what the slope promises
+    loss(t) <= loss(0) + c1 t slope(0)      the loss falls by at least a share c1 of the fall that the slope predicts
     |slope(t)| <= c2 |slope(0)|             and the slope is flatter than at the start
 
-First t grows until a step is too long: this gives an interval in which both conditions hold for some t. Then the
-interval shrinks. A cubic through two points with their slopes tells the next t to try. Nocedal and Wright 2006,
-algorithms 3.5 and 3.6, with minFunc's safeguards.
+First t grows until a step is too long. Then both conditions hold for some t in the interval between the last two steps,
+and this interval is made smaller and smaller. The next t to try is the minimum of a cubic that has the losses and
+slopes of two points. Nocedal and Wright 2006, algorithms 3.5 and 3.6, with minFunc's safeguards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Point(NamedTuple):
-    """The end of a step of length t along the direction: the loss, the gradient, and the slope along the direction."""
+    """The point after a step of length t: its loss, its gradient, and the slope along the direction."""
 
     t: float
     loss: float
@@ -28,7 +28,7 @@ def strong_wolfe(
     at: Callable[[float], Point], start: Point, t: float, *, most: int, reach: float,
     c1: float = 1e-4, c2: float = 0.9, tolerance: float = 1e-9,
 ) -> tuple[Point, int]:  # fmt: skip
-    """Return the point found and the number of calls of `at`, which is at most `most` + 1. t is the first guess.
+    """Return the point that was found, and the number of calls of `at`, at most `most` + 1; t is the first guess.
 
     The search stops when the ends of the interval are closer than tolerance / reach, where `reach` is the direction's
     largest number.
@@ -73,9 +73,10 @@ def strong_wolfe(
 
 
 def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float, bool]:
-    """Return t, moved inwards if necessary, and whether the returned t is near an end of the interval.
+    """Return t, moved away from the ends of the interval if necessary, and whether the returned t is near an end.
 
-    A t at an end, or near an end twice in a row, is moved until it is a tenth of the interval away from the end.
+    If t is at an end, or for the second time in a row near an end, it is moved to a tenth of the interval from this
+    end.
     """
     margin = 0.1 * (right - left)
     if min(right - t, t - left) >= margin:
@@ -86,7 +87,7 @@ def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float,
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float]) -> float:
-    """Return the t within bounds at which the cubic through both points, with their slopes, is lowest.
+    """Return the t within bounds that minimizes the cubic with the losses and slopes of both points.
 
     If there is no such t, return the middle of the bounds.
     """

@@ -6,10 +6,10 @@
         scheduler.step()
 
 A schedule sets `group["lr"]` when it is made and at every `step()`, and stores the first rate as `group["initial_lr"]`.
-Names and values are PyTorch's. The factors of several schedules of one optimizer multiply, and a schedule continues
-from a rate that a user sets. The formulas below hold for a single schedule. As long as nothing else sets the rate, the
-rate is computed from t alone, so a resumed run gives the same bits. more_schedules.py has the rarer schedules, and is
-loaded when one of them is used.
+Names and values are PyTorch's. If an optimizer has several schedules, their factors are multiplied. If a user sets a
+rate, the schedule continues from this rate. The formulas below hold for a single schedule. As long as nothing else sets
+the rate, it is computed from t alone, so a resumed run gives the same bits. more_schedules.py has the rarer schedules,
+and is loaded at the first use of one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.support import lazy
     "optimizer, step_size=2", "[1.0, 1.0, 0.1, 0.1, 0.01]", step_size="after how many t the rate changes, at least 1"
 )
 class StepLR(LRScheduler):
-    """lr = initial * gamma^(t // step_size): a stair."""
+    """lr = initial * gamma^(t // step_size): falls by the factor gamma every step_size steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         if step_size < 1:
@@ -42,7 +42,7 @@ class StepLR(LRScheduler):
 
 @schedule("optimizer, milestones=[1, 4]", "[1.0, 0.1, 0.1, 0.1, 0.01]")
 class MultiStepLR(LRScheduler):
-    """lr = initial * gamma^(number of milestones <= t): a stair whose steps are at the milestones."""
+    """lr = initial * gamma^(number of milestones <= t): falls by the factor gamma at each milestone."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -60,7 +60,7 @@ class MultiStepLR(LRScheduler):
     factor="what the rate is multiplied with before total_iters, 0 to 1",
 )
 class ConstantLR(LRScheduler):
-    """lr = initial * factor before total_iters, initial from then on."""
+    """lr = initial * factor for t < total_iters, and lr = initial from then on."""
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -81,7 +81,7 @@ class ConstantLR(LRScheduler):
     end_factor="what the rate is multiplied with from total_iters on, 0 to 1",
 )
 class LinearLR(LRScheduler):
-    """lr = initial * (start_factor + (end_factor - start_factor) * min(t / total_iters, 1)): a line, for a warm-up."""
+    """lr = initial * (start_factor + (end_factor - start_factor) * min(t / total_iters, 1)): linear, for a warm-up."""
 
     def __init__(
         self,
@@ -151,14 +151,14 @@ class CosineAnnealingLR(LRScheduler):
     three_phase="True comes back to the first rate as fast as it went up, before it goes down",
 )
 class OneCycleLR(LRScheduler):
-    """lr rises to max_lr over the first pct_start of the steps, then falls to almost 0; call `step()` after every
+    """lr rises to max_lr during the share pct_start of all steps, then falls to almost 0. Call `step()` after every
     batch.
 
         lr:        max_lr / div_factor  ->  max_lr  ->  max_lr / div_factor / final_div_factor
         momentum:  max_momentum  ->  base_momentum  ->  max_momentum        (beta1 in Adam; with cycle_momentum)
 
-    After the last step the rate stays the same. Raises ValueError for a `step()` beyond total_steps, and if no argument
-    gives the number of steps.
+    After the last step, the rate stays the same. Raises ValueError if no argument gives the number of steps, and if
+    `step()` is called more than total_steps times.
     """
 
     _absolute = True
@@ -219,7 +219,7 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
     def _at(self, t: int, low: float, high: float, last: float) -> float:
-        """Return the rate or the momentum at step t; low, high and last are its values at heights 0, 1 and -1."""
+        """Return the rate or the momentum at step t: low at the start, high at the peak, last at the end."""
         value = {0: low, 1: high, -1: last}
         start = 0.0
         for phase, end in enumerate(self.ends):

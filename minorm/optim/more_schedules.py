@@ -1,7 +1,7 @@
-"""Schedules that follow a function or a cycle; the module also exports those of combined_schedules.py and plateau.py.
+"""Schedules that follow a function or a cycle; also exports the classes of combined_schedules.py and plateau.py.
 
 Names and values are PyTorch's. As in PyTorch, LambdaLR, CosineAnnealingWarmRestarts and CyclicLR overwrite a rate that
-something else has set; in a ChainedScheduler they are factors like all other schedules.
+something else has set. In a ChainedScheduler, they multiply the rate by a factor, like all other schedules.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class PolynomialLR(LRScheduler):
     T_mult="how many times as long each period is as the one before, at least 1",
 )
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, where t' is the time since the last restart.
+    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, where t' counts from the last restart.
 
     T is the length of a period: T_0, then T_0 T_mult, and so on. step(epoch) sets t = epoch, which may be a fraction.
     """

@@ -1,11 +1,11 @@
-"""Muon: the step of a matrix is not the momentum, but the matrix nearest to it whose singular values are all about 1.
+"""Muon: the step of a matrix is the momentum, after all singular values of the momentum have been moved near 1.
 
     b = momentum * b + (1 - momentum) * g        the average of the gradients
     p -= lr * weight_decay * p
     p -= lr * adjusted * orthogonal(b)           every direction of the matrix takes a step of the same size
 
-`orthogonal` does not compute singular values: an odd polynomial of the matrix, applied a few times, moves them all
-towards 1.
+`orthogonal` does not compute the singular values. It applies an odd polynomial to the matrix a few times, and this
+moves all singular values towards 1.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ADJUSTMENTS = (None, "original", "match_rms_adamw")
     '"match_rms_adamw" with 0.2 sqrt(max(m, n)), so that rates and decays found for AdamW serve',
 )
 class Muon(Elementwise):
-    """p -= lr * adjusted * orthogonal(b)  with  b = momentum b + (1 - momentum) g: for the matrices of hidden layers.
+    """p -= lr * adjusted * orthogonal(b)  with  b = momentum b + (1 - momentum) g, for the matrices of hidden layers.
 
-    Embeddings, biases and the last layer belong to another optimizer, such as AdamW. As in PyTorch, the polynomials are
+    Give embeddings, biases and the last layer to another optimizer, such as AdamW. As in PyTorch, the polynomials are
     computed in bfloat16. Raises ValueError for a parameter that is not a matrix, for a negative setting and for an
     unknown adjust_lr_fn.
 
@@ -105,13 +105,13 @@ class Muon(Elementwise):
 
 
 def adjusted(lr: float, how: str | None, shape: tuple[int, ...]) -> float:
-    """Return the learning rate for a matrix of this shape; `how` is adjust_lr_fn."""
+    """Return the learning rate for a matrix of this shape; `how` is the setting adjust_lr_fn."""
     rows, columns = shape
     return lr * (0.2 * math.sqrt(max(rows, columns)) if how == "match_rms_adamw" else math.sqrt(max(1, rows / columns)))
 
 
 def orthogonal(matrix: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
-    """Return the matrix, in float32, with its singular values moved towards 1; every step rounds to bfloat16."""
+    """Return the matrix in float32 after moving its singular values towards 1; every step rounds to bfloat16."""
     a, b, c = coefficients
     kernels = backend(matrix)
     half = dtypes.check("bfloat16", "Muon")

@@ -1,6 +1,6 @@
-"""Base of all optimizers: groups of parameters with their settings, and the state kept for each parameter.
+"""Base of all optimizers: it has groups of parameters with their settings, and a state for each parameter.
 
-    groups   lists of parameters, each list with its settings (`param_groups`, a list of dicts as in PyTorch)
+    groups   lists of parameters, each with separate settings (`param_groups`, a list of dicts as in PyTorch)
     state    parameter -> {name: array or number}, made at the parameter's first step
 
 A subclass defines `_update(group, parameters, gradients)`, which does one step on the arrays of a group.
@@ -105,7 +105,7 @@ class Optimizer(Checked):
 
     @documented({}, param_group='{"params": Tensors, "lr": ...}')
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters; settings that the dict lacks take the default."""
+        """Add a group of parameters; a setting that is missing in the dict gets the default."""
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError(f"{self._name}: a parameter group is a dict with 'params'; got {_brief(param_group)}")
         unknown = sorted(param_group.keys() - self.defaults.keys() - {"params"} - _SCHEDULED - _TAKEN)
@@ -144,13 +144,13 @@ class Optimizer(Checked):
         self.param_groups.append(group)
 
     def _check(self, group: dict[str, Any]) -> None:
-        """Raise an error for settings outside their range. Settings that only a user's subclass has are not checked."""
+        """Raise an error for settings outside their range; further settings of a user's subclass are not checked."""
         if self._at_least_0:
             self._require(group, *[name for name in self._at_least_0 if name in group])
 
     def _require(self, group: dict[str, Any], *names: str) -> None:
-        """Raise an error unless these settings are numbers of at least 0, and betas, if there are any, are two numbers
-        from 0 to below 1.
+        """Raise an error unless these settings are numbers of at least 0. If the optimizer has betas, they must be two
+        numbers from 0 to below 1.
         """
         for name in names:
             value = group[name]
@@ -168,7 +168,7 @@ class Optimizer(Checked):
 
     @documented({}, set_to_none="True sets the gradients to None, False fills them with zeros in place")
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters. Without this, backward() adds to the old ones."""
+        """Forget the gradients of all parameters. If this is left out, backward() adds to the old gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:
@@ -182,7 +182,7 @@ class Optimizer(Checked):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place.
 
-        Return the result of `closure`, or None if it is missing.
+        Return the result of `closure`, or None if there is no closure.
         """
         if closure is not None and not callable(closure):
             raise TypeError(
@@ -214,7 +214,7 @@ class Optimizer(Checked):
     def _capture(
         self, recording: capture.Recording, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]
     ) -> None:
-        """Capture the step as part of a CUDA graph. The counters on the host go up at each replay, but not now."""
+        """Capture the step as part of a CUDA graph; the counters on the host go up at each replay, but not now."""
         self._refuse_capture()
 
         def again() -> None:
@@ -237,7 +237,7 @@ class Optimizer(Checked):
         recording.checks.append(self._unchanged(group, parameters))
 
     def _refuse_capture(self) -> None:
-        """Raise RuntimeError during the capture of a CUDA graph, unless kernels do every part of a step."""
+        """During the capture of a CUDA graph, raise RuntimeError unless kernels compute every part of a step."""
         if capture.recording() is not None and not self._can_be_captured:
             raise RuntimeError(
                 f"{self._name}.step: it computes with numbers of the CPU, which a CUDA graph would not renew; expected "
@@ -245,7 +245,7 @@ class Optimizer(Checked):
             )
 
     def _unchanged(self, group: dict[str, Any], parameters: list[Tensor]) -> Callable[[], str]:
-        """Return a check to run before each replay: are memory, parameters and switches the same as at the capture?"""
+        """Return a function to call before each replay; it checks that memory, parameters and switches are the same."""
         arrays = [(p, p.array) for p in parameters]
         states = [(p, name, value) for p in parameters for name, value in self.state[p].items() if name in _ARRAYS]
         before = self._form(group)
@@ -263,8 +263,8 @@ class Optimizer(Checked):
         return check
 
     def _form(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        """Return facts that must not change after a capture: the number of parameters that train, and the group's
-        switches.
+        """Return the facts that must not change after a capture: how many parameters train, and the switches of the
+        group.
         """
         trained = [sum(p.requires_grad for p in each["params"]) for each in self.param_groups]
         return (*trained, *(bool(group.get(name)) for name in ("momentum", "nesterov", "amsgrad")))
@@ -279,7 +279,7 @@ class Optimizer(Checked):
                 )
 
     def _follow(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
-        """Move the state to the devices of the parameters, if model.to(device) has moved these since the last step."""
+        """Move the state to the parameters' devices, if model.to(device) has moved parameters since the last step."""
         known = self._places.get(id(group["params"]))
         if known == _CPU and all(type(p.array) is np.ndarray for p in parameters):
             return
@@ -331,8 +331,8 @@ class Optimizer(Checked):
     # State in and out
 
     def state_dict(self) -> dict[str, Any]:
-        """{"state": {index: {name: array or number}}, "param_groups": [...]}, where the index counts parameters through
-        all groups.
+        """Return {"state": {index: {name: array or number}}, "param_groups": [...]}; the index numbers the parameters
+        of all groups.
 
         The arrays are not copies: the optimizer keeps using them, as in PyTorch.
         """
@@ -352,8 +352,7 @@ class Optimizer(Checked):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the state of another optimizer.
 
-        If the groups or the shapes differ, or the other optimizer was of another kind, raise ValueError and change
-        nothing.
+        If the groups, the shapes or the kind of optimizer differ, raise ValueError and change nothing.
         """
         operation = f"{self._name}.load_state_dict"
         saved = _field(operation, state_dict, "param_groups", (list, tuple))
@@ -421,13 +420,13 @@ class Optimizer(Checked):
         completed(take)
 
     def _index(self, key: Any) -> int:
-        """Return the number of a parameter, which a text format stores as a string."""
+        """Return the index of a parameter as an int; a text format may have stored the index as a string."""
         if isinstance(key, bool) or not isinstance(key, (int, str, np.integer)) or not str(key).isdecimal():
             raise ValueError(f"{self._name}.load_state_dict: {shown(key)} is no number of a parameter; expected an int")
         return int(key)
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return a copy of a state's array in the parameter's type, or the state's number."""
+        """Return an entry of a state: a copy of an array, in the parameter's type, or a number."""
         array = value.array if isinstance(value, Tensor) else value
         if name in _NUMBERS:  # PyTorch keeps these as tensors of one float
             array = array.item() if select.is_array(array) and array.size == 1 else array
@@ -478,7 +477,7 @@ def _brief(value: Any) -> str:
 
 
 def _how_to_list(params: Any) -> str:
-    """Return the end of an error that names the fix for an argument that is not a list of parameters."""
+    """Return the end of a message: how to make a list of parameters from this argument."""
     if hasattr(params, "parameters"):
         return "; pass the model's parameters, not the model"
     if callable(params):

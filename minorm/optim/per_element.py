@@ -1,9 +1,9 @@
 """Optimizers whose step is a few lines of array arithmetic: RMSprop, Adagrad, Adadelta, Lion. adam_variants.py has
-more.
+further optimizers.
 
 Each optimizer computes in float64 for float64 parameters, and in float32 for all others. Names, defaults and formulas
-are PyTorch's. PyTorch lacks Lion and LAMB; their formulas are algorithm 2 of their papers. g is the gradient;
-weight_decay * p is added to it unless the decay is decoupled. t is the number of the step.
+are PyTorch's. PyTorch lacks Lion and LAMB; their formulas are algorithm 2 of their papers. g is the gradient, plus
+weight_decay * p unless the decay is decoupled. t is the number of the step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Elementwise(Optimizer):
-    """Base: a subclass defines the first values of its arrays (`start`), and how a step changes them (`move`)."""
+    """Base class. A subclass defines the first values of its arrays (`start`), and how a step changes them (`move`)."""
 
     names: tuple[str, ...] = ()  # names of the arrays kept for a parameter
     decoupled = False
@@ -56,7 +56,7 @@ class Elementwise(Optimizer):
 
 
 def blend(average: Any, value: Any, beta: float) -> Any:
-    """average = beta * average + (1 - beta) * value, in place; returns the average."""
+    """Compute average = beta * average + (1 - beta) * value in place, and return the average."""
     average *= average.dtype.type(beta)
     average += (average.dtype.type(1 - beta) * value).astype(average.dtype, copy=False)
     return average
@@ -124,7 +124,7 @@ class RMSprop(Elementwise):
 class Adagrad(Elementwise):
     """p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)  with  s = s + g^2, at step t
 
-    So numbers that rarely have a gradient take large steps. The arguments and results are PyTorch's. Raises ValueError
+    So elements that rarely have a gradient take large steps. The arguments and results are PyTorch's. Raises ValueError
     for a negative setting.
     """
 
@@ -218,8 +218,8 @@ class Adadelta(Elementwise):
 class Lion(Elementwise):
     """p -= lr * (sign(beta1 m + (1 - beta1) g) + weight_decay * p); then m = beta2 m + (1 - beta2) g
 
-    Every number moves by lr, so a usual rate is a third to a tenth of Adam's. PyTorch lacks it. Raises ValueError for a
-    negative setting and for betas outside [0, 1).
+    Every number moves by lr, so a usual rate is a third to a tenth of Adam's. PyTorch lacks Lion. Raises ValueError for
+    a negative setting and for betas outside [0, 1).
     """
 
     names, decoupled = ("exp_avg",), True

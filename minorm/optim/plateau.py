@@ -24,7 +24,7 @@ from minorm.support.documented import documented
     eps="changes of the rate smaller than this are not made",
 )
 class ReduceLROnPlateau(LRScheduler):
-    """lr = lr * factor whenever the number given to `step` has not improved for more than `patience` steps.
+    """lr = lr * factor, whenever the number that `step` gets has not improved for more than `patience` steps.
 
     Example:
         >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
@@ -67,9 +67,9 @@ class ReduceLROnPlateau(LRScheduler):
         return self.get_last_lr()
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Compare this epoch's number, such as a loss, with the best number so far.
+        """Compare this epoch's number `metrics`, such as a loss, with the best number so far.
 
-        If too many epochs in a row had no better number, lower the rate.
+        If the number has not improved for more than `patience` epochs, lower the rate.
         """
         capture.refuse_number(f"{self._name}.step", "metrics")
         current = float(metrics)
@@ -90,7 +90,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def is_better(self, a: float, best: float) -> bool:
-        """Is the number `a` better than `best` by more than the threshold?"""
+        """Return True if the number `a` is better than `best` by more than the threshold."""
         sign = 1 if self.mode == "min" else -1
         if self.threshold_mode == "rel":
             return (

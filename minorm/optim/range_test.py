@@ -1,4 +1,4 @@
-"""The range test of learning rates: trains a little while the rate rises, and finds the rate at which the loss falls
+"""The range test of learning rates: trains for some steps with rising rates, and finds the rate at which the loss falls
 fastest.
 """
 
@@ -36,7 +36,7 @@ BELOW = 10  # the rate of the smallest loss is divided by this, since the loss r
 )
 @dataclass(frozen=True)
 class RangeTest:
-    """The result of `lr_finder`: the curve of the loss, and two rates for training.
+    """The result of `lr_finder`: the loss at each rate, and two suggested rates.
 
     Example:
         >>> test = mn.optim.RangeTest([0.125, 0.5, 2.0], [3.0, 1.0, 9.0], [3.0, 1.0, 9.0])
@@ -63,19 +63,19 @@ class RangeTest:
 
     @property
     def minimum(self) -> float:
-        """A tenth of the rate at which the smoothed loss is smallest, since the loss rises soon after that rate."""
+        """A tenth of the rate at which the smoothed loss is smallest; above that rate, the loss soon rises."""
         return self.rates[int(np.argmin(self.smoothed))] / BELOW
 
     @property
     def suggestion(self) -> float | None:
-        """The rate `minimum`, for the peak of a schedule that rises and falls again; `steepest` is more careful.
+        """The rate `minimum`, as the peak of a schedule that rises and falls again; `steepest` is the safer choice.
 
         It is None if the loss never falls.
         """
         return None if self.steepest is None else self.minimum
 
     def plot(self) -> Any:
-        """Return a matplotlib figure: the loss over the learning rate, with the suggested rates.
+        """Return a matplotlib figure of the loss over the learning rate; it marks the suggested rates.
 
         Raises ImportError if matplotlib is missing.
         """
@@ -116,10 +116,11 @@ def lr_finder(
 ) -> RangeTest:
     """Train `num_iter` steps at rates that rise from start_lr to end_lr by a constant factor, and return the RangeTest.
 
-    It ends early if the loss diverges or is not finite. Afterwards, also after an error, everything is as before: the
-    model with its gradients and modes, the optimizer, minorm's random numbers and the position of a DataLoader.
+    The test ends early if the loss diverges or is not finite. Afterwards, even after an error, everything is restored:
+    the model with its gradients and modes, the optimizer, minorm's random numbers and the position of a DataLoader.
 
-    Raises ValueError for wrong rates or numbers of steps, for an empty loader, and if the first loss is not finite.
+    Raises ValueError if the rates or the number of steps are wrong, the loader is empty, or the first loss is not
+    finite.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
@@ -182,7 +183,7 @@ def _shares(optimizer: Optimizer) -> list[float]:
 
 
 def _endless_batches(loader: Iterable[Any]) -> Iterator[Any]:
-    """Yield the batches again and again; if the loader is an iterator, which cannot start again, yield them once."""
+    """Yield the batches again and again; an iterator cannot start again, so its batches are yielded only once."""
     for times in itertools.count():
         batch = None
         for batch in loader:
@@ -195,7 +196,7 @@ def _endless_batches(loader: Iterable[Any]) -> Iterator[Any]:
 
 @contextmanager
 def _restored_afterwards(model: Module, optimizer: Optimizer) -> Iterator[None]:
-    """Let the block train the model; afterwards, also after an exception, restore model and optimizer."""
+    """Let the block train the model; restore model and optimizer afterwards, even after an exception."""
     modes = [(module, module.training) for module in model.modules()]
     tensors = {id(x): x for x in [*model.parameters(), *model.buffers()]}
     tensors |= {id(p): p for group in optimizer.param_groups for p in group["params"]}

@@ -1,6 +1,6 @@
 """A learning rate that is a Tensor: the group keeps the Tensor, each step reads it, and schedules change it in place.
 
-So `group["lr"].fill_(0.01)` changes the rate as in PyTorch, and does so in all groups that share the Tensor.
+So `group["lr"].fill_(0.01)` changes the rate, as in PyTorch, in all groups that share the Tensor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def as_number(rate: Any) -> Any:
-    """Return the rate as a number, if it is a Tensor; otherwise return it unchanged."""
+    """Return the rate as a number if the rate is a Tensor; otherwise return the rate unchanged."""
     return rate.item() if isinstance(rate, Tensor) else rate
 
 

@@ -1,9 +1,8 @@
-"""The base of all schedules: it keeps t and the rates that the groups began with, and sets the rates that a subclass
-computes.
+"""The base of all schedules: it holds t and each group's first rate, and sets the rates that a subclass computes.
 
-A subclass has a formula that computes the rate at t from the first rate. The base makes the schedule continue from the
-current rate. If another schedule or the user has set the current rate, the base replaces the first rate: by the rate
-from which the formula computes the current one.
+A subclass has a formula that computes the rate at t from the first rate. If another schedule or the user has set the
+current rate, the schedule must continue from it. So the base class replaces the first rate by one from which the
+formula gives the current rate.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from minorm.support.states import check_form, check_number, guarded
 
 @documented(SCHEDULE)
 class LRScheduler(Checked):
-    """Base of the schedules: `get_lr` of a subclass returns the rates of the groups, as in PyTorch.
+    """Base of the schedules. As in PyTorch, a subclass defines `get_lr`, which returns the rate of each group.
 
-    When `get_lr` is called, `last_epoch` is already the new t, and the groups still have the rates of the step before.
+    When `get_lr` is called, `last_epoch` is already the new t, but the groups still have the rates of the previous
+    step.
 
     Example:
         >>> class Halved(mn.optim.lr_scheduler.LRScheduler):
@@ -80,14 +80,15 @@ class LRScheduler(Checked):
         return [self._rate(t, rate) for rate in initial]
 
     def _follow(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates at t; `rates` are the current ones."""
+        """Return the rates at t; `rates` are the current rates."""
         return self._rates(t, self.base_lrs) if self._absolute else self._next(t, rates)
 
     def _next(self, t: int, rates: list[float]) -> list[float]:
         """Return the rates at t, if `rates` are the rates at t - 1.
 
-        If nothing else has set a rate, it is computed from t and start_lrs, so a resumed run gives the same bits. If
-        something else has set a rate, start_lrs becomes the first rate from which the formula gives it at t - 1.
+        If nothing else has set a rate, the new rate is computed from t and start_lrs, so a resumed run gives the same
+        bits. If something else has set a rate, start_lrs is replaced by the first rate from which the formula gives the
+        set rate at t - 1.
         """
         before, after = self._rates(t - 1, self.start_lrs), self._rates(t, self.start_lrs)
         if rates == before and self.start_lrs == self.base_lrs:
@@ -102,10 +103,10 @@ class LRScheduler(Checked):
         return after
 
     def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
-        """Return the first rates from which the formula gives `rates` at t, and bools: True if there is no such rate.
+        """Return the first rates from which the formula gives `rates` at t, and bools, True if there is no such rate.
 
         For every schedule the rate is linear in the first rate: rate(t) = offset + slope * start. At eta_min the slope
-        is 0; the schedule then continues, as in PyTorch, with the rate that the group began with.
+        is 0. Then the schedule continues with the group's first rate, as in PyTorch.
         """
         now = self._rates(t, self.start_lrs)
         offsets, ends = (self._rates(t, [start] * len(rates)) for start in (0.0, 1.0))
@@ -125,11 +126,11 @@ class LRScheduler(Checked):
 
     @property
     def _is_asked(self) -> bool:
-        """Does a subclass override get_lr?"""
+        """True if a subclass overrides get_lr."""
         return type(self).get_lr is not LRScheduler.get_lr
 
     def _asked(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates from an override of get_lr, which reads `last_epoch` and the current rates of the groups."""
+        """Set `last_epoch` and the groups' rates, which an overridden get_lr may read, and return its rates."""
         before, place = self.get_last_lr(), self.last_epoch
         self.last_epoch = t
         self._set_rates(rates)
@@ -151,12 +152,12 @@ class LRScheduler(Checked):
         return self._asked(t, rates) if self._is_asked else self._next(t, rates)
 
     def _start(self, rates: list[float]) -> list[float]:
-        """Return the rates at t = 0 of a schedule that follows another one; `rates` are the last rates of that one."""
+        """Return the rates at t = 0, if this schedule follows another schedule whose last rates are `rates`."""
         self.start_lrs = list(rates if self._takes_over else self.base_lrs)
         return self._asked(0, rates) if self._is_asked else self._rates(0, self.start_lrs)
 
     def _after(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates at t, as step() sets them; `rates` are the current ones."""
+        """Return the rates at t that step() sets; `rates` are the current rates."""
         return self._asked(t, rates) if self._is_asked else self._follow(t, rates)
 
     def _go(self, t: int) -> None:
@@ -175,10 +176,10 @@ class LRScheduler(Checked):
 
     @documented({}, epoch="the t to go to; None is the next one")
     def step(self, epoch: float | None = None) -> None:
-        """Go to the next t, or to t = epoch. Call `step` after each epoch, or for OneCycleLR after each step of the
-        optimizer.
+        """Go to the next t, or to t = epoch. Call `step` after each epoch; for OneCycleLR, call it after each step of
+        the optimizer.
 
-        During the capture of a CUDA graph the call does nothing; each replay goes to the next t.
+        During the capture of a CUDA graph, the call does nothing now; each replay of the graph goes to the next t.
         """
         if epoch is not None:
             self._jump(epoch)
@@ -191,7 +192,7 @@ class LRScheduler(Checked):
         self._set_rates_and_others(rates)
 
     def _jump(self, epoch: float) -> None:
-        """Go to any t, and set the rates by the formula, even if something else has set them before."""
+        """Go to any t and set the rates by the formula, even if something else has set the current rates."""
         capture.refuse_number(f"{self._name}.step", "epoch")
         if self._is_combined:
             raise TypeError(
@@ -205,7 +206,7 @@ class LRScheduler(Checked):
         self._set_rates_and_others(rates)
 
     def _at_once(self, t: float, rates: list[float]) -> list[float]:
-        """Return the rates at any t; `rates` are the current ones."""
+        """Return the rates at any t, for a jump; `rates` are the current rates."""
         return self._asked(t, rates) if self._is_asked else self._rates(t, self.base_lrs)  # type: ignore[arg-type]
 
     def get_last_lr(self) -> list[float]:
@@ -213,7 +214,7 @@ class LRScheduler(Checked):
         return [as_number(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as numbers and lists of numbers, without the optimizer; `last_lrs` has the current rates."""
+        """Return the state without the optimizer, as numbers and lists of numbers; `last_lrs` has the current rates."""
         return {**self._settings(), "last_lrs": self.get_last_lr()}
 
     def _settings(self) -> dict[str, Any]:
@@ -221,9 +222,9 @@ class LRScheduler(Checked):
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where the schedule that returned this `state_dict()` was, with the rates of that time.
+        """Continue from a state that `state_dict()` of another schedule returned, and set the rates in this state.
 
-        For the state of another kind of schedule, raise ValueError and change nothing.
+        If the state is that of another kind of schedule, raise ValueError and change nothing.
         """
         operation = f"{self._name}.load_state_dict"
         self._check_state(operation, state_dict)

@@ -24,7 +24,7 @@ class SGD(Optimizer):
     """p -= lr * m  with  m = momentum * m + (1 - dampening) * (gradient + weight_decay * p)
 
     At the first step m is the gradient itself. The arguments and results are PyTorch's. Raises ValueError for lr,
-    momentum or weight_decay < 0, and for nesterov without momentum or with dampening.
+    momentum or weight_decay < 0. Also raises ValueError if nesterov is True, but momentum is 0 or dampening is not 0.
     """
 
     _can_be_captured = True

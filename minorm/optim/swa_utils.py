@@ -1,6 +1,6 @@
 """Averages of weights: AveragedModel keeps them, update_bn measures running statistics for them, SWALR lowers the rate.
 
-    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))       # or none, for the plain mean
+    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))       # the default is the plain mean
     for ...: optimizer.step(); averaged.update_parameters(model)
     update_bn(loader, averaged)
 
@@ -78,7 +78,7 @@ class AveragedModel(Module):
 
     @documented({}, model="the model whose weights join the average; the first time they become it")
     def update_parameters(self, model: Module) -> None:
-        """average = avg_fn(average, weights, n), where the weights are those of `model`."""
+        """Set average = avg_fn(average, weights, n), where the weights are those of `model`."""
         fixed = {name for name, part in model.named_modules() if part.frozen}
         averages, latest = (self._averaged(m, fixed) for m in (self.module, model))
         count = int(self.n_averaged.item())
@@ -94,7 +94,7 @@ class AveragedModel(Module):
         self.n_averaged.fill_(count + 1)
 
     def _averaged(self, model: Module, fixed: set[str]) -> list[Tensor]:
-        """Return the parameters and the buffers to average.
+        """Return the tensors to average: the parameters and, if use_buffers is True, the buffers.
 
         The buffers of frozen layers are left out, since rounding would change them.
         """
@@ -108,7 +108,7 @@ class AveragedModel(Module):
 
 @documented({}, decay="the share of the old average that is kept, 0 to 1")
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """average = decay * average + (1 - decay) * weights
+    """Return a function that computes average = decay * average + (1 - decay) * weights.
 
     Raises ValueError for a decay outside 0 to 1.
 
@@ -122,7 +122,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 @documented({}, decay="the share of the old average that is kept, 0 to 1")
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[Tensor], Any], None]:
-    """average = decay * average + (1 - decay) * weights, for lists of Tensors and in place.
+    """Return a function for lists of Tensors: average = decay * average + (1 - decay) * weights, in place.
 
     Example:
         >>> averages = [mn.tensor([1.0])]
@@ -139,7 +139,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[T
 
 
 def get_swa_avg_fn() -> Average:
-    """average = average + (weights - average) / (n + 1): the plain mean of all weights.
+    """Return a function that computes the plain mean: average = average + (weights - average) / (n + 1).
 
     Example:
         >>> mn.optim.swa_utils.get_swa_avg_fn()(mn.tensor([1.0]), mn.tensor([2.0]), 1)
@@ -149,7 +149,7 @@ def get_swa_avg_fn() -> Average:
 
 
 def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
-    """average = average + (weights - average) / (n + 1), for lists of Tensors and in place.
+    """Return a function for lists of Tensors: average = average + (weights - average) / (n + 1), in place.
 
     Example:
         >>> averages = [mn.tensor([1.0])]
@@ -172,9 +172,9 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
     device="the device that each batch is moved to first; None leaves it where it is",
 )
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """running = mean over all batches: measures a model's running statistics again; each batch has the same weight.
+    """Measure a model's running statistics again: running = mean over all batches, with equal weights.
 
-    This is necessary since the averaged weights give other activations, to which the old statistics do not belong.
+    This is necessary because averaged weights give other activations, so the old statistics are wrong.
     Frozen layers keep their statistics.
 
     Example:
@@ -209,8 +209,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     anneal_epochs="how many epochs the change takes, at least 0",
 )
 class SWALR(LRScheduler):
-    """lr moves from the current rate to swa_lr within anneal_epochs, along a cosine or a line, and then stays at
-    swa_lr.
+    """lr moves from the current rate to swa_lr within anneal_epochs, along a cosine or a line. Then lr stays at swa_lr.
 
         lr = (1 - a) * start + a * swa_lr,   where a rises from 0 to 1 within anneal_epochs
 
@@ -256,7 +255,7 @@ class SWALR(LRScheduler):
 
 
 def _buffers(model: Module) -> list[tuple[str, Tensor]]:
-    """Return pairs: the path of a module, and a buffer of it."""
+    """Return pairs (path of a module, buffer of this module)."""
     return [(name.rpartition(".")[0], buffer.detach()) for name, buffer in model.named_buffers()]
 
 

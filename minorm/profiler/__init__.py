@@ -5,7 +5,7 @@
     print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))
     prof.export_chrome_trace("trace.json")
 
-event_recorder.py records events, instruments.py lets the library report them, and averages.py adds them up.
+event_recorder.py records events, instruments.py makes the library report events, and averages.py adds them up.
 """
 
 from minorm.profiler.profile import ProfilerActivity, profile, record_function

@@ -21,10 +21,10 @@ IN_PASSING = (LAYER, WALK)  # kinds of events that surround operations and take 
 
 @dataclass
 class FunctionEventAvg:
-    """Sums over the events of one operation, range or layer. Times are microseconds, as in PyTorch; memory is bytes.
+    """Sums over the events of one operation, range or layer. Times are in microseconds, as in PyTorch, memory in bytes.
 
-    A number with `self_` leaves out other events that ran inside. Memory is that of new arrays; `kept_memory_usage` is
-    the memory that the operation was the first to keep for the backward pass.
+    A number with `self_` does not include events that ran inside the event. Memory means the memory of new arrays.
+    `kept_memory_usage` is memory that is kept for the backward pass; it counts for the operation that kept it first.
     """
 
     key: str
@@ -71,7 +71,7 @@ class EventList(list[FunctionEventAvg]):
         row_limit="rows at most; -1 for all",
     )
     def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
-        """Return the sums as a table, in text."""
+        """Return a text with the sums as a table."""
         usual = "self_device_time_total" if self.gpu else "self_cpu_time_total"
         name = usual if sort_by is None else sort_by
         if name not in SORTS:
@@ -102,7 +102,7 @@ class EventList(list[FunctionEventAvg]):
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
-    """Return lines in which the first column is aligned to the left and the others to the right."""
+    """Return lines in which the first column is aligned to the left and all others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
@@ -111,7 +111,7 @@ def _aligned(rows: list[list[str]]) -> list[str]:
 
 
 def duration(microseconds: float) -> str:
-    """`1.234ms`, as PyTorch writes it."""
+    """Return a time as PyTorch writes it, such as `1.234ms`."""
     for unit, length in (("s", 1e6), ("ms", 1e3)):
         if microseconds >= length:
             return f"{microseconds / length:.3f}{unit}"
@@ -119,7 +119,7 @@ def duration(microseconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """`1.50 MB`."""
+    """Return a number of bytes with a unit, such as `1.50 MB`."""
     for unit, length in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if count >= length:
             return f"{count / length:.2f} {unit}"
@@ -130,7 +130,7 @@ def size(count: int) -> str:
 
 
 def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionEventAvg]:
-    """Return a sum for each operation, range, optimizer and loader, and a row for the time outside all events."""
+    """Return a row for each operation, range, optimizer and loader, and a row for the time outside all events."""
 
     def keys(event: Event) -> list[Hashable]:
         return [] if event.kind in IN_PASSING else [(event.name, event.shapes if shapes else ())]
@@ -140,7 +140,7 @@ def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionE
 
 
 def by_layer(events: Sequence[Event], total: int) -> list[FunctionEventAvg]:
-    """Return a sum for each layer, forward and backward, and for the rest; a layer's total includes inner layers."""
+    """Return a row for each layer, forward and backward, and for the rest; a layer's total includes inner layers."""
     names = labels(events)
 
     def keys(event: Event) -> list[Hashable]:
@@ -169,8 +169,8 @@ def _summed(
 ) -> dict[Any, FunctionEventAvg]:
     """Return the sums by key.
 
-    inside  True: totals are sums of own times, and an event's own time counts in the totals of all its keys.
-            False: an event's total is its whole time, with the events inside it
+    inside  True: a total is a sum of self times, and the self time of an event counts in the totals of all its keys.
+            False: the total of an event is its whole time, including the events inside it
     """
     found: dict[Any, FunctionEventAvg] = {}
     within = {} if inside else _within(events)
@@ -197,12 +197,12 @@ def _summed(
 
 
 def _begins(event: Event) -> bool:
-    """Return whether an event counts as a call of its layer: a call, part of backward, or the first in its layer."""
+    """Return whether an event counts as a call of its layer: a call, a part of backward, or the layer's first event."""
     return event.kind == LAYER or event.backward or event.parent is None or event.parent.layers != event.layers
 
 
 def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
-    """Return (bytes, time on the GPU) for each event, by id, including the events inside it."""
+    """Return (bytes, time on the GPU) of each event, by id; both include the events inside."""
     found = {id(event): (event.allocated, event.self_device_time) for event in events}
     for event in reversed(events):  # events inside began later
         if event.parent is not None:
@@ -228,7 +228,7 @@ def _outside(found: Any, total: int) -> FunctionEventAvg:
 
 
 def labels(events: Sequence[Event]) -> dict[Layer, tuple[str, str]]:
-    """Return (name, type) of each layer; the name of an outermost module is its type, and equal names get numbers."""
+    """Return (name, type) of each layer; an outermost module is named by its type, and equal names get numbers."""
     layers = dict.fromkeys(layer for event in events for layer in event.layers)
     names = {layer: layer.path or layer.kind for layer in layers}
     alike = Counter(name for name, _ in {(name, layer.root) for layer, name in names.items()})

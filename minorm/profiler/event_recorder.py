@@ -1,4 +1,4 @@
-"""Records the events of one profile: opens and closes them, and finds the layer of each."""
+"""Records the events of one profile: opens and closes events, and finds the layer of each event."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ here = _Here()  # each thread has its own profile, or no profile
 
 
 class Root:
-    """An outermost module, with the names of its modules and parameters."""
+    """An outermost module, with the names of the modules and parameters in it."""
 
     def __init__(self, number: int, module: Module) -> None:
         self.number, self.kind, self.module = number, type(module).__name__, weakref.ref(module)
@@ -37,7 +37,7 @@ class Root:
         self.arrays = {id(p.array): paths[name] for name, p in module.named_parameters()}
 
     def below(self, layer: Layer, paths: Iterable[str | None], kind: str) -> tuple[Layer, ...]:
-        """Return a tuple of a layer of this kind at the first of `paths` that is inside `layer`; () if none is."""
+        """Return (Layer of this kind at the first path that is inside `layer`,), or () if no path is inside."""
         for path in paths:
             if path and path != layer.path and f"{path}.".startswith(layer.path and f"{layer.path}."):
                 return (Layer(self.number, path, kind),)
@@ -72,7 +72,7 @@ class Recorder:
     def begin(
         self, name: str, kind: str, layers: tuple[Layer, ...] | None = None, backward: bool | None = None
     ) -> Event:
-        """Open an event; by default it has the `layers` and `backward` of the event around it."""
+        """Open an event; the defaults of `layers` and `backward` are those of the event around it."""
         around = self._open
         if around is not None:
             layers = around.layers if layers is None else layers
@@ -121,7 +121,7 @@ class Recorder:
             self.finish(event)
 
     def mark(self, array: Any) -> Any:
-        """Record and return a CUDA event before the next work if GPU times are measured and the array is on a GPU."""
+        """If GPU times are measured and the array is on a GPU, record and return a CUDA event before the next work."""
         if not self.gpu or type(array) is np.ndarray or devices.is_host(array) or capture.is_captured():
             return None
         with devices.on_device_of(array):
@@ -147,7 +147,7 @@ class Recorder:
         return self.begin(layer.path or layer.kind, LAYER, (*around, layer))
 
     def operation(self, name: str, inputs: tuple[Any, ...]) -> Event:
-        """Open the event of a Function, in the running layer or in an inner layer that has one of the inputs."""
+        """Open the event of a Function, in the running layer or in an inner layer that owns one of the inputs."""
         event = self.begin(name, OPERATION)
         if event.layers:
             inner = event.layers[-1]
@@ -158,7 +158,7 @@ class Recorder:
         return event
 
     def planned(self, name: str, arrays: list[Any]) -> Event:
-        """Open the event of an operation that a plan applies to arrays."""
+        """Open the event of an operation that a precomputed plan applies to arrays."""
         event = self.begin(name, OPERATION)
         if event.layers:
             inner = event.layers[-1]
@@ -182,7 +182,7 @@ class Recorder:
     # The results of an operation
 
     def applied(self, event: Event, inputs: tuple[Any, ...], answer: Any) -> None:
-        """Record the layers of a Function that has run (its backward pass needs them) and the memory that it took."""
+        """Record the memory that a Function has taken, and its layers, which its backward pass needs."""
         outputs = answer if isinstance(answer, tuple) else (answer,)
         creator = getattr(outputs[0], "creator", None)
         if creator is not None:

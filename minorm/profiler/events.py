@@ -1,4 +1,4 @@
-"""The events of a profile: each has a beginning and an end, and is inside another event or outermost."""
+"""The events of a profile. An event has a beginning and an end, and may be inside another event."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ OPERATION, LAYER, USER, OPTIMIZER, DATA, WALK = "operation", "layer", "user", "o
 class Layer(NamedTuple):
     """A module that ran.
 
-    root    the number of the outermost module around it
-    path    its path in the state_dict of that outermost module
-    kind    its type; or the operation's name if the module was not called and only its parameters were used
+    root    the number of the outermost module around the layer
+    path    the layer's path in the state_dict of the outermost module
+    kind    the module's type; or the operation's name, if the module was not called and only its parameters were used
     """
 
     root: int
@@ -27,15 +27,16 @@ class Event:
 
     kind          an operation, a layer's call, a user's range, an optimizer's step, a batch of a DataLoader, or a walk
                   backwards through the graph
-    layers        the layers that it belongs to, outermost first; a backward pass has those of its forward pass
-    parent        the event inside which it ran; None for an outermost event
-    nested        the part of its time that events inside it took
-    backward      whether it is part of a backward pass
-    allocated     bytes of the new arrays that it returned or keeps, if memory is profiled
-    kept          bytes that it was the first to keep for the backward pass, without parameters and the user's inputs
-    shapes        the shapes of its inputs, if they are recorded
+    layers        the layers to which the event belongs, outermost first; a backward pass has those of its forward pass
+    parent        the event inside which this event ran; None for an outermost event
+    nested        the part of the time that events inside this event took
+    backward      whether the event is part of a backward pass
+    allocated     the bytes of new arrays that the operation returned or keeps, if memory is profiled
+    kept          the bytes that the operation was the first to keep for the backward pass, except for parameters and
+                  the user's inputs
+    shapes        the shapes of the inputs, if they are recorded
     device        (index of the GPU, beginning, time on the GPU); None for the CPU
-    device_nested the part of its time on the GPU that events inside it took
+    device_nested the part of the time on the GPU that events inside this event took
     """
 
     name: str
@@ -59,10 +60,10 @@ class Event:
 
     @property
     def self_time(self) -> int:
-        """The time without the events inside."""
+        """The time of the event, except for the events inside it."""
         return self.time - self.nested
 
     @property
     def self_device_time(self) -> int:
-        """The time on the GPU without the events inside."""
+        """The event's time on the GPU, except for the events inside it."""
         return 0 if self.device is None else self.device[2] - self.device_nested

@@ -1,7 +1,7 @@
-"""Count the bytes of all arrays seen so far, now and at the peak.
+"""Count the bytes of all known arrays that exist now, and the largest number of bytes so far.
 
-Memory is counted once, for the array that owns it. It counts from the time when that array is first seen until the
-array is freed.
+Memory is counted once, for the array that owns the memory. It is counted from the moment when this array is first seen
+until the array is freed.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ DEPTH = 3  # of the nested tuples, lists and dicts in which a Function keeps arr
 
 
 class Memory:
-    """The bytes of arrays now (`held`), and the most bytes so far (`peak`)."""
+    """The bytes of arrays now (`held`), and the largest number so far (`peak`)."""
 
     def __init__(self) -> None:
         self.held = self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
 
     def add(self, array: Any) -> int:
-        """Count an array, and return its number of bytes; 0 if its memory was seen before."""
+        """Count an array, and return its number of bytes, or 0 if its memory was counted before."""
         whole = owner(array)
         return 0 if id(whole) in self._known else self._enter(whole, int(whole.nbytes))
 
     def leave_out(self, array: Any) -> None:
-        """Do not count this array's memory, which existed before the operation."""
+        """Exclude the memory of this array, because the memory existed before the operation."""
         whole = owner(array)
         if id(whole) not in self._known:
             self._enter(whole, 0)
@@ -45,14 +45,14 @@ class Memory:
 
 
 def owner(array: Any) -> Any:
-    """Return the array whose memory this one is a view of, or the array itself."""
+    """Return the array that owns the memory of this array; it may be the array itself."""
     while isinstance(array.base, type(array)):
         array = array.base
     return array
 
 
 def arrays_in(value: Any, kind: type, depth: int = DEPTH) -> Iterator[Any]:
-    """Yield the arrays of type `kind` in a value, also inside tuples, lists and dicts."""
+    """Yield the arrays of type `kind` in a value, which may be nested in tuples, lists and dicts."""
     if isinstance(value, kind):
         yield value
     elif depth and isinstance(value, (tuple, list, dict)):

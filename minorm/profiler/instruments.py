@@ -1,7 +1,7 @@
-"""While a profile is open, replace a few methods through which all work goes, so that the profile sees it.
+"""While a profile is open, replace a few methods that all operations use, so that the profile sees the operations.
 
-Without an open profile they are the original methods, so profiling costs nothing then. Other threads, which have no
-profile, only make one check in each call.
+If no profile is open, the original methods are in place, so nothing is slower. While a profile is open, threads without
+a profile make only one check in each call.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _below(kind: Any) -> Iterator[Any]:
 
 
 def _timed(recorder: Recorder, event: Event, array: Any, work: Callable[[], Any]) -> Any:
-    """Run work() and return its result; then end the event, with its GPU time if the array is on a GPU."""
+    """Run work(), end the event (with its GPU time if the array is on a GPU), and return the result."""
     start = recorder.mark(array)
     try:
         return work()
@@ -105,7 +105,7 @@ def _applying(plain: Any) -> Any:
 
 
 def _applying_static(plain: Any) -> Any:
-    """Wrap the apply of a user's Function in PyTorch's form; other Functions are seen in `Function.apply`."""
+    """Wrap `apply` of a user's Function in PyTorch's form; all other Functions report in `Function.apply`."""
 
     def apply(cls: Any, *inputs: Any, **options: Any) -> Any:
         recorder = here.recorder
@@ -146,7 +146,7 @@ def _walking(plain: Any) -> Any:
 
 
 def _running(plain: Any) -> Any:
-    """Wrap the operations that a plan applies to arrays."""
+    """Wrap the method with which a precomputed plan applies its operations to arrays."""
 
     def run(application: Any, registers: list[Any]) -> None:
         recorder = here.recorder
@@ -198,6 +198,6 @@ def _loading(plain: Any) -> Any:
 
 
 def _reading() -> AbstractContextManager[Any]:
-    """Return a context manager that records a loader's batch as an event; without a profile it does nothing."""
+    """Return a context that records a loader's batch as an event; it does nothing if no profile is open."""
     recorder = here.recorder
     return nullcontext() if recorder is None else recorder.block("DataLoader.__next__", DATA)

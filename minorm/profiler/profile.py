@@ -36,10 +36,10 @@ class ProfilerActivity(enum.Enum):
     profile_memory="True counts the bytes of new arrays, those kept for the backward pass, and their peak",
 )
 class profile:  # noqa: N801  PyTorch's name
-    """`with mn.profiler.profile() as prof:` times operations, layers, optimizers and data loading in this thread.
+    """`with mn.profiler.profile() as prof:` measures operations, layers, optimizers and data loading in this thread.
 
-    Operations are Functions, forward and backward; layers are named by their path in the model, as in its state_dict.
-    Other threads are not recorded. Without an open profile nothing is slower; in a profile each operation takes some
+    Operations are Functions, forward and backward. Layers are named by their path in the model's state_dict. Other
+    threads are not recorded. If no profile is open, nothing is slower. In a profile, each operation takes some
     microseconds longer.
 
     Example:
@@ -66,7 +66,7 @@ class profile:  # noqa: N801  PyTorch's name
         self._held = ExitStack()
 
     def start(self) -> None:
-        """Begin to record; a profile can be used only once."""
+        """Start recording; a profile can be used only once."""
         if here.recorder is not None:
             raise RuntimeError("profile: another profile is open in this thread; expected one at a time")
         if self._recorder is not None:
@@ -84,7 +84,7 @@ class profile:  # noqa: N801  PyTorch's name
         self._recorder.close()
 
     def step(self) -> None:
-        """Mark the end of a training step; the summary is then about a step."""
+        """Mark the end of a training step, so that the summary is about one step."""
         self.steps += 1
 
     def __enter__(self) -> profile:
@@ -102,13 +102,13 @@ class profile:  # noqa: N801  PyTorch's name
 
     @property
     def peak_memory(self) -> int:
-        """The most bytes that arrays of operations and gradients took at a time; it needs profile_memory=True."""
+        """The most bytes that arrays of operations and gradients took at one time; it needs profile_memory=True."""
         if self._done.memory is None:
             raise RuntimeError("profile: peak_memory was not counted; expected profile(profile_memory=True)")
         return self._done.memory.peak
 
     def events(self) -> list[Event]:
-        """Return all recorded events, in the order in which they began; times are nanoseconds."""
+        """Return all recorded events, in the order in which they began; times are in nanoseconds."""
         return list(self._done.events)
 
     @documented(
@@ -132,7 +132,7 @@ class profile:  # noqa: N801  PyTorch's name
         return EventList(found, recorder.ended / 1000, gpu, self.profile_memory)
 
     def summary(self) -> str:
-        """Return a sentence about the largest part: `62 % of a step is spent in conv2 (Conv2d, backward)`."""
+        """Return a sentence about the largest part, such as `62 % of a step is spent in conv2 (Conv2d, backward)`."""
         rows = self.key_averages(group_by_layer=True)
         name = "self_device_time_total" if rows.gpu else "self_cpu_time_total"
         whole = sum(getattr(row, name) for row in rows) or 1.0
@@ -154,7 +154,7 @@ class profile:  # noqa: N801  PyTorch's name
 
 
 def _checked(activities: Any) -> set[ProfilerActivity]:
-    """Return the activities as a set; TypeError for other values, RuntimeError for CUDA without a GPU."""
+    """Return the activities as a set; raise TypeError for other values, RuntimeError for CUDA if there is no GPU."""
     there = cuda.is_available()
     if activities is None:
         return {*ProfilerActivity} if there else {ProfilerActivity.CPU}
@@ -169,7 +169,7 @@ def _checked(activities: Any) -> set[ProfilerActivity]:
 
 @documented({}, name="what the range is called in tables and traces")
 class record_function(Block):  # noqa: N801  PyTorch's name
-    """`with mn.profiler.record_function("augment"):` names a range in a profile; without a profile it does nothing.
+    """`with mn.profiler.record_function("augment"):` names a range in a profile, and does nothing if none is open.
 
     It can also be used as a decorator.
 

@@ -16,13 +16,13 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write_chrome(path: str, recorder: Recorder) -> None:
-    """Write Trace Event Format: complete events (X) in microseconds, counters (C) of memory, names of rows (M)."""
+    """Write Chrome's Trace Event Format: complete events (X) in microseconds, memory counters (C), row names (M)."""
     found = [*_names(recorder), *_complete(recorder), *_counters(recorder)]
     _write(path, {"traceEvents": found, "displayTimeUnit": "ms"})
 
 
 def write_speedscope(path: str, recorder: Recorder) -> None:
-    """Write speedscope's evented profile: each event is opened (O) and closed (C) at a time in nanoseconds."""
+    """Write speedscope's evented profile: each event opens (O) and closes (C) at a time in nanoseconds."""
     frames: dict[str, int] = {}
     events: list[dict[str, Any]] = []
     pending: list[Event] = []

@@ -1,4 +1,4 @@
-"""minorm.quantization: from training to int8, by quantization-aware training that ends in an ONNX file.
+"""minorm.quantization makes int8 models by quantization-aware training, and exports these to ONNX.
 
 qat = minorm.quantization.prepare_qat(model, example)
 ...  # train

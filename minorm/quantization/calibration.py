@@ -1,4 +1,4 @@
-"""Finds scales without training: a float model runs on images, and each observer sees the activations."""
+"""Finds scales without training: the float model runs on images, and observers see its activations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(name: str, model: Any, batches: Any) -> None:
 
 @contextmanager
 def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
-    """Let only the FakeQuantize layers in `keys` (None: all) round inside the block, in evaluation mode."""
+    """Inside the block, set evaluation mode, and let only the FakeQuantize layers in `keys` round (None: all)."""
     fakes: dict[str, FakeQuantize] = {key: model.fake_quant[key] for key in model.fake_quant}  # type: ignore[misc]
     chosen = fakes.keys() if keys is None else set(keys)
     before = {key: bool(fake.fake_quant_enabled.item()) for key, fake in fakes.items()}
@@ -43,7 +43,7 @@ def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
     batches="Tensors, or tuples whose first element is one",
 )
 def calibrate(model: QATModel, batches: Iterable[Any]) -> QATModel:
-    """Set the scale of every activation from the values of the float model, in evaluation mode; return the model.
+    """Set the scale of every activation from its values in the float model, in evaluation mode; return the model.
 
     Raise ValueError if `batches` is empty.
 

@@ -1,11 +1,12 @@
-"""FakeQuantize: a layer that rounds to the values of 8-bit integers; an observer or the loss chooses the scale.
+"""FakeQuantize: a layer that rounds x to the values of 8-bit integers. The scale comes from an observer or is learned.
 
-In training the observer watches x, and scale and zero point follow the observer. In evaluation scale and zero point do
-not change (in PyTorch's layer they do, until `disable_observer`). The gradient passes as if nothing was rounded.
+In training, the observer watches x, and scale and zero point follow the observer. In evaluation, scale and zero point
+do not change. (In PyTorch's layer they change until `disable_observer` is called.) The backward pass ignores the
+rounding.
 
-LearnedFakeQuantize is LSQ (Esser et al. 2020, arXiv:1902.08153): the observer chooses only the first scale; then the
-scale is a Parameter. The gradient of the scale is divided by sqrt(elements * quant_max), so that it is about as large
-as a weight's gradient.
+LearnedFakeQuantize is LSQ (Esser et al. 2020, arXiv:1902.08153). The scale is a Parameter, and the observer chooses
+only its first value. The gradient of the scale is divided by sqrt(elements * quant_max), so that this gradient is about
+as large as a weight's gradient.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ ARGUMENTS = {
 class FakeQuantize(Module):
     """y = (clip(round(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale
 
-    scale and zero_point are buffers, and so are the two switches, fake_quant_enabled and observer_enabled; so a
-    checkpoint has them all. If x has another float type than float32, it is rounded in that type.
+    scale and zero_point are buffers. The switches fake_quant_enabled and observer_enabled are buffers too, so a
+    checkpoint contains all four. If the type of x is another float type than float32, x is rounded in its own type.
 
     Example:
         >>> fake = mn.quantization.FakeQuantize(dtype=mn.int8)
@@ -84,15 +85,15 @@ class FakeQuantize(Module):
 
     @property
     def ch_axis(self) -> int | None:
-        """The axis along which scales differ; None for one scale."""
+        """The axis along which the scales differ; None if there is only one scale."""
         return self.activation_post_process.ch_axis
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Return scale and zero_point for the values that the observer has seen."""
+        """Return the scale and the zero point that fit the values that the observer has seen."""
         return self.activation_post_process.calculate_qparams()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x rounded, or x itself if the layer is switched off."""
+        """Return x rounded, or x itself if rounding is switched off."""
         if self.training and not self.frozen and self.observer_enabled.item():
             self.observe(x)
         return self.fake_quantize(x) if self.fake_quant_enabled.item() else x
@@ -105,7 +106,7 @@ class FakeQuantize(Module):
         self.zero_point.set_array(zero_point.to(self.zero_point.device).array)
 
     def fake_quantize(self, x: Tensor) -> Tensor:
-        """Return x rounded, whatever the switches say."""
+        """Return x rounded, even if rounding is switched off."""
         step = self._step(x)
         if self.ch_axis is None or step.numel() == 1:
             return fake_quantize_per_tensor_affine(x, step, self.zero_point, self.quant_min, self.quant_max)
@@ -156,9 +157,9 @@ class _Scaled(Function):
 
 @documented(ARGUMENTS)
 class LearnedFakeQuantize(FakeQuantize):
-    """FakeQuantize whose scale is learned (LSQ); the observer chooses the first scale, from the first batch.
+    """FakeQuantize with a learned scale (LSQ). The observer chooses the first scale from the first batch.
 
-        d y / d scale = round(x / scale) - x / scale inside, quant_min or quant_max - zero_point if x is cut off
+        d y / d scale = round(x / scale) - x / scale, or quant_min or quant_max - zero_point if x is cut off
 
     Example:
         >>> fake = mn.quantization.LearnedFakeQuantize(dtype=mn.int8, symmetric=True)
@@ -171,7 +172,7 @@ class LearnedFakeQuantize(FakeQuantize):
         self.scale = Parameter(scale)
 
     def observe(self, x: Tensor) -> None:
-        """Take the first scale from the observer; from then on the optimizer changes it."""
+        """Take the first scale from the observer; afterwards only the optimizer changes the scale."""
         super().observe(x)
         self.disable_observer()
 

@@ -1,7 +1,7 @@
-"""Observers that count the numbers of x in a histogram, and cut off outliers.
+"""Observers that count the numbers of x in a histogram, so that they can cut off outliers.
 
-One outlier makes min-max's scale so large that all other numbers lose their precision. A percentile cuts off the
-outlier. The mean squared error weighs the error of cutting off against the error of rounding.
+With MinMaxObserver, one outlier makes the scale so large that all other numbers lose their precision.
+PercentileObserver cuts off the outlier. MSEObserver weighs the error of cutting off against the error of rounding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Histogram(ObserverBase):
         self.register_buffer("histogram", Tensor(np.zeros(self.BINS, np.float64)))
 
     def observe(self, array: Any) -> None:
-        """Count one batch. If the batch widens the range, earlier counts go into the bins of the wider range."""
+        """Count one batch; if it widens the range, first move the earlier counts to the bins of the wider range."""
         if type(array) is not np.ndarray:
             array = array.get()
         self._need_finite(array)
@@ -62,7 +62,7 @@ def _centres(low: float, high: float, bins: int) -> Any:
 
 @documented(OPTIONS, percentile="the percentage of numbers that lie between the ends")
 class PercentileObserver(_Histogram):
-    """Finds ends between which `percentile` percent of the numbers lie; the others are cut off, half at either end.
+    """Finds two ends between which `percentile` percent of the numbers are; half of the rest is cut off at each end.
 
     Example:
         >>> observer = mn.quantization.PercentileObserver(percentile=99.0)
@@ -100,9 +100,10 @@ class PercentileObserver(_Histogram):
 
 @documented(OPTIONS)
 class MSEObserver(_Histogram):
-    """Finds the ends with the least squared error: the sum over bins of count * (x - fake_quantize(x))^2.
+    """Finds the two ends that minimize the sum over bins of count * (x - fake_quantize(x))^2.
 
-    Both ends shrink together, from the least and the largest number, in 100 steps; the observer takes the best step.
+    The ends begin at the least and the largest number, and move to 0 together in 100 steps; the observer takes the best
+    step.
 
     Example:
         >>> observer = mn.quantization.MSEObserver()

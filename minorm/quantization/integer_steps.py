@@ -1,14 +1,13 @@
 """Computes the steps of an int8 model in integers, and writes them in the form of an ONNX file.
 
-A convolution, its BatchNorm and its ReLU are one step of integers, as onnxruntime and devices compute it:
+A convolution, its BatchNorm and its ReLU are one step on integers; onnxruntime and devices use the same formula:
 
     sum = conv(q_x - z_x, W_q) + b_q                        exact, in int32 on a device
     q_y = clip(round(float32(sum) * M) + z_y, low, high)     M = float32(s_x * s_w / s_y); halves round to even
 
 A tensor between two steps is float32 and holds (q - z) * s; the next step recovers the integers q from it without loss.
-So operations without an integer form can read the tensor directly. While an export watches, the steps are written
-differently: as QuantizeLinear and DequantizeLinear around operations on floats. Runtimes turn this form into integer
-kernels.
+So operations without an integer form can read the tensor directly. During an export, the steps run in another form:
+operations on floats between DequantizeLinear and QuantizeLinear. Runtimes replace this form by integer kernels.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Grid:
-    """x = (q - zero) * scale: the numbers x for the integers q of one activation."""
+    """x = (q - zero) * scale: the numbers x that the integers q of one activation stand for."""
 
     scale: Any
     zero: Any
@@ -41,17 +40,17 @@ class Grid:
     high: int
 
     def integers(self, x: Any) -> Any:
-        """Return q - zero in float64, for an array x of such numbers."""
+        """Return q - zero in float64, where x is an array of numbers of this grid."""
         return np.rint(x.astype(np.float64) / float(self.scale))
 
     def round(self, x: Any) -> Any:
-        """Return the nearest such numbers for x, an array of float32, as QuantizeLinear and DequantizeLinear do."""
+        """Round x, an array of float32, to numbers of this grid, as QuantizeLinear and DequantizeLinear do."""
         q = np.clip(np.rint(x / self.scale) + np.float32(self.zero), self.low, self.high)
         return (q - np.float32(self.zero)) * self.scale
 
 
 class Steps(Interception):
-    """Base of Written and Integers: it holds the plan and the integers of a QuantizedModel."""
+    """Base of Written and Integers; holds a QuantizedModel, with its plan and integers."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model.plan)
@@ -59,10 +58,10 @@ class Steps(Interception):
 
 
 class Written(Steps):
-    """Runs the steps in the form of a file: operations on floats between DequantizeLinear and QuantizeLinear."""
+    """Runs the steps in the form for an ONNX file: operations on floats between DequantizeLinear and QuantizeLinear."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Compute a step, with weights and biases dequantized from integers; skip a folded BatchNorm."""
+        """Compute a step with dequantized weights and biases; skip a BatchNorm that is folded."""
         if step.folded:
             return arguments["x"]
         if step.weight:
@@ -76,7 +75,7 @@ class Written(Steps):
         return trace.called(function, arguments)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """Return x, quantized and dequantized."""
+        """Quantize and dequantize x."""
         scale, zero = getattr(self.model, f"{key}_scale"), getattr(self.model, f"{key}_zero_point")
         return dequantize(quantize(x, scale, zero), scale, zero)
 
@@ -89,7 +88,7 @@ class Integers(Steps):
         self.done: set[int] = set()  # norms and clips that an earlier step has computed
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Compute a whole chain at its first step; the chain's later steps only pass the result on."""
+        """Compute a whole chain at its first step; at the later steps of the chain, return the argument unchanged."""
         if self.place - 1 in self.done:
             return arguments["x" if "x" in arguments else "input"]
         if not step.weight:
@@ -98,7 +97,7 @@ class Integers(Steps):
         return self._weighted(step, function, arguments)
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
-        """Compute an operator; a sum of two activations is computed in integers."""
+        """Finish an operator; compute it in integers if it is the sum of two activations."""
         step = self._next(function)
         if self.place - 1 in self.done:
             return arguments["x"]
@@ -109,12 +108,12 @@ class Integers(Steps):
         return self._added(step, arguments)
 
     def finish(self, step: Step, result: Any) -> Any:
-        """Return the result, rounded if it is not rounded yet."""
+        """Round the result, unless it has been computed in integers."""
         exact = step.weight or self.place - 1 in self.done
         return result if exact else super().finish(step, result)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """Return x after QuantizeLinear and DequantizeLinear."""
+        """Return x rounded to the grid of this activation."""
         grid = self.model.grid(key)
         return Tensor.from_array(grid.round(x.array).astype(x.dtype, copy=False))
 
@@ -139,7 +138,7 @@ class Integers(Steps):
         return self._on_grid(step, grid, np.rint(sums.array.astype(np.float32) * factor) + np.float32(grid.zero))
 
     def _added(self, step: Step, arguments: dict[str, Any]) -> Tensor:
-        """Return a sum of two activations, in the order in which onnxruntime's QLinearAdd rounds in float32:
+        """Return the sum of two activations, rounding in float32 in the same order as onnxruntime's QLinearAdd:
 
         q = round(q_a r_a + (q_b r_b + (z - (r_a z_a + r_b z_b))))        r = scale / the sum's scale
         """
@@ -170,5 +169,5 @@ class Integers(Steps):
 
 
 def _fused(a: Any, b: Any, c: Any) -> Any:
-    """float32(a * b + c), rounded once, because products of float32 are exact in float64."""
+    """Return float32(a * b + c), rounded only once, because products of float32 are exact in float64."""
     return (a.astype(np.float64) * np.float64(b) + c.astype(np.float64)).astype(np.float32)

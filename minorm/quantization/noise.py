@@ -1,9 +1,9 @@
-"""Measures the error by rounding, layer by layer.
+"""Measures, for each layer, the error that rounding causes.
 
-noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB; x is a weight, or a layer's output in the float model,
-        compared with the int8 model. 20 dB is an error of a tenth, 40 dB of a hundredth
-cost    the loss of score if only this layer is rounded
-fold    the relative difference between BatchNorm with running statistics (the folded form) and BatchNorm with the
+noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB. x is a weight, or a layer's output in the float model; then
+        "rounded x" is the output in the int8 model. 20 dB is an error of a tenth, 40 dB of a hundredth
+cost    how much the score falls if only this layer is rounded
+fold    the relative difference between the output of BatchNorm with running statistics (the folded form) and with the
         batch's statistics
 """
 
@@ -53,7 +53,7 @@ class LayerNoise:
 
 
 class _Powers:
-    """Sums, over batches, the squares of a signal, and the squares of the difference of another signal from it."""
+    """Sums over batches: the squares of a signal, and the squares of the difference between it and another signal."""
 
     def __init__(self) -> None:
         self.signal = self.noise = 0.0
@@ -64,7 +64,7 @@ class _Powers:
         self.noise += float(((x - y) ** 2).sum())
 
     def decibels(self) -> float:
-        """10 log10(signal / noise); infinite if the noise is 0."""
+        """Return 10 log10(signal / noise), which is infinite if the noise is 0."""
         if self.noise == 0:
             return math.inf
         return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
@@ -107,7 +107,7 @@ def measure_noise(
 
 
 def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
-    """Return the batches as a list, which several runs can use; raise ValueError if it is empty."""
+    """Return the batches as a list, since several runs need them; raise ValueError if there is no batch."""
     check(name, model, batches)
     found = list(batches)
     if not found:
@@ -116,13 +116,13 @@ def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
 
 
 def _results(model: QATModel, batches: Sequence[Tensor], keys: Iterable[str] | None) -> list[Tensor]:
-    """Return the model's results while only the FakeQuantize layers in `keys` round; None: all of them."""
+    """Return the model's results while only the FakeQuantize layers in `keys` round (None: all layers)."""
     with rounding(model, keys):
         return [model(batch) for batch in batches]
 
 
 def _compare(model: QATModel, batch: Tensor, outputs: dict[str, _Powers]) -> None:
-    """Run one batch with and without rounding; add each activation's signal and noise to `outputs`."""
+    """Run one batch with rounding and without rounding; add each activation's signal and noise to `outputs`."""
     floats: dict[str, Any] = {}
 
     def keep(key: str, _: Any, __: Any, result: Tensor) -> None:
@@ -139,7 +139,7 @@ def _compare(model: QATModel, batch: Tensor, outputs: dict[str, _Powers]) -> Non
 
 
 class _Gaps(Interception):
-    """Runs a float model with running statistics, and each folded BatchNorm again with the batch's statistics."""
+    """Runs a float model with running statistics; also runs each folded BatchNorm with the batch's statistics."""
 
     def __init__(self, plan: Plan, gaps: dict[str, _Powers]) -> None:
         super().__init__(plan)
@@ -159,13 +159,14 @@ class _Gaps(Interception):
 
 @documented({}, model="a model of `prepare_qat`; it stays as it is", batches="Tensors: batches as in training")
 def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
-    """Map the path of each folded BatchNorm to the relative error between its two forms, both computed in floats:
+    """Map each folded BatchNorm's path to the relative difference of two forms, both computed in floats:
 
         sqrt(sum (folded - unfolded)^2 / sum folded^2)
 
-    `folded` is a * conv + b with the running statistics, as a device computes it. `unfolded` is BatchNorm with the
-    batch's statistics, as it was trained until the freeze. So this error is the change that the freeze causes. It is
-    near 0 if the running statistics fit the data, and large if they lag behind or batches are small.
+    `folded` is a * conv + b with the running statistics, which a device computes. `unfolded` is BatchNorm with the
+    batch's statistics, which training uses until the freeze. So this difference is the change that the freeze causes.
+    The difference is near 0 if the running statistics fit the data, and large if the running statistics lag behind or
+    batches are small.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))

@@ -1,6 +1,7 @@
 """Folds a BatchNorm into the convolution before it.
 
-BatchNorm after a convolution is another linear map of each channel, with a = weight / sqrt(var + eps):
+BatchNorm after a convolution only multiplies each channel by a number and adds a number. If a is
+weight / sqrt(var + eps):
 
     a * (conv(x, W) + c - mean) + bias  ==  conv(x, a W) + (a (c - mean) + bias)
 
@@ -12,8 +13,8 @@ The weights have one scale s for each output channel. Then rounding and folding 
 
     round(a W / (|a| s)) == sign(a) round(W / s)
 
-So the integers are the same as for W itself, whatever the statistics are. A batch's variance never makes a weight jump
-from one integer to the next, and training does not need a second convolution to learn the batch's statistics.
+So the integers are those of W itself, whatever the statistics are. A change of the batch's variance never moves a
+weight from one integer to the next. Training needs no second convolution to compute the batch's statistics.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ARGUMENTS = {
 def slope_and_offset(
     mean: Tensor, var: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None, before: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return a and b such that the normalization of y + before is a * y + b."""
+    """Return a and b so that a * y + b is the normalization of y + before."""
     a = 1 / (var + eps).sqrt()
     a = a if weight is None else a * weight
     offset = -mean if before is None else before - mean
@@ -57,7 +58,7 @@ def fuse_conv_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the weight a W and the bias a (c - mean) + bias of one layer that equals both; gradients flow through.
+    """Return the weight a W and the bias a (c - mean) + bias of one layer that replaces both; both have gradients.
 
     Raise ValueError if W and the normalization have different numbers of channels.
 
@@ -80,14 +81,14 @@ def fuse_conv_bn_weights(
 
 
 def along_channels(y: Any, channels_last: bool) -> tuple[int, ...]:
-    """Return the shape in which a vector of channels broadcasts to y."""
+    """Return the shape in which a vector with one number for each channel broadcasts to y."""
     return (-1,) if channels_last or y.ndim < 2 else (-1, *(1,) * (y.ndim - 2))
 
 
 def least_bias_step(bias: Any) -> Any:
-    """Return the least steps, an array of float32, with which int32 can hold these biases plus a sum of products.
+    """Return the smallest steps (float32) in which int32 can hold these biases plus a sum of products.
 
-    A filter of zeros, or one that BatchNorm multiplies by nearly 0, has a tiny scale; in steps of this scale, int32
-    could not hold its bias.
+    A filter of zeros, or a filter that BatchNorm multiplies by nearly 0, has a tiny scale. In steps of this scale,
+    int32 could not hold the bias of the filter.
     """
     return np.maximum(np.abs(bias) / np.float32(2**30), np.float32(1e-30))

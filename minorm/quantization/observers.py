@@ -1,17 +1,17 @@
-"""Observers record the least and the largest number of their inputs, and find scale and zero point from these ends.
+"""Observers record the ends of their inputs' range, the least and the largest number, and find scale and zero point.
 
     observer = MinMaxObserver()
-    observer(x)                                     # returns x, and records its ends
+    observer(x)                                     # records the ends of x, and returns x
     scale, zero_point = observer.calculate_qparams()
 
-q = round(x / scale) + zero_point holds every number between the ends. 0 is always between them, because padding and
-ReLU make exact zeros:
+q = round(x / scale) + zero_point can express every number between the ends. The range always contains 0, because
+padding and ReLU make exact zeros:
 
     affine       scale = (high - low) / (quant_max - quant_min), zero_point = quant_min - round(low / scale)
     symmetric    scale = max(-low, high) / ((quant_max - quant_min) / 2), zero_point = 0 (128 for uint8)
 
-Min-max takes the least and the largest number. Then one outlier costs all other numbers their precision; a moving
-average forgets the outlier. histograms.py has observers that cut off outliers.
+Min-max observers keep the least and the largest number of all batches, so one outlier costs all other numbers their
+precision. A moving average forgets the outlier. histograms.py has observers that cut off outliers.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ OPTIONS = {
 
 @documented(OPTIONS)
 class ObserverBase(Module):
-    """Base of the observers: it has the range of the integers, and finds scale and zero point from two ends.
+    """Base of the observers: it has the range of the integers, and computes scale and zero point from the ends.
 
-    A subclass writes `observe(array)`, which takes one batch.
+    A subclass defines `observe(array)`, which updates the ends with one batch.
 
     Example:
         >>> mn.quantization.ObserverBase(mn.int8).calculate_qparams()  # before any batch
@@ -84,7 +84,7 @@ class ObserverBase(Module):
         self.register_buffer("max_val", Tensor(np.array(-np.inf, np.float32)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Update the ends with x; return x."""
+        """Update the ends with x, and return x unchanged."""
         if x.device != self.min_val.device:
             self.to(device=x.device)
         with no_grad():
@@ -95,11 +95,11 @@ class ObserverBase(Module):
         return x
 
     def observe(self, array: Any) -> None:
-        """Take one batch, an array of float32."""
+        """Update the ends with one batch, an array of float32."""
         raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
 
     def _need_finite(self, array: Any) -> None:
-        """Raise ValueError for a NaN or an infinity, because it would stay in the ends for ever."""
+        """Raise ValueError if there is a NaN or an infinity, which would stay in the ends for ever."""
         if not is_finite(array):
             raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
 
@@ -122,7 +122,7 @@ class ObserverBase(Module):
         return self.min_val.array, self.max_val.array
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Return scale (float32) and zero_point (int32), perhaps one of each per channel; (1, 0) before any batch."""
+        """Return scale (float32) and zero_point (int32), as vectors if channels differ; (1, 0) before any batch."""
         if not self.has_seen:
             shape = self.min_val.shape
             return Tensor(np.ones(shape, np.float32)), Tensor(np.zeros(shape, np.int32))
@@ -144,7 +144,7 @@ def is_finite(array: Any) -> bool:
 
 
 def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tuple[str, ...]) -> None:
-    """Give buffers the shapes in a state dict; a new observer does not know the number of channels yet."""
+    """Give buffers their shapes in a state dict, because a new observer does not know the number of channels yet."""
     for name, buffer in zip(names, buffers, strict=True):
         given = state_dict.get(prefix + name)
         if given is not None and tuple(given.shape) != buffer.shape and len(given.shape) <= 1:
@@ -154,7 +154,7 @@ def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tup
 def qparams(
     low: Any, high: Any, quant_min: int, quant_max: int, symmetric: bool, dtype: Any, eps: float = EPS
 ) -> tuple[Tensor, Tensor]:
-    """Return the scale and zero point with which quant_min to quant_max cover low to high, and also the number 0."""
+    """Return the scale and zero point with which quant_min ... quant_max cover the numbers from low to high, and 0."""
     low, high = np.minimum(low, np.float32(0)), np.maximum(high, np.float32(0))
     steps = np.float32(quant_max - quant_min)
     if symmetric:
@@ -190,9 +190,9 @@ class MinMaxObserver(ObserverBase):
 
 @documented(OPTIONS)
 class MovingAverageMinMaxObserver(ObserverBase):
-    """Moving averages of each batch's least and largest number: ends += averaging_constant * (batch's ends - ends).
+    """Moving averages of the ends (least, largest number): ends += averaging_constant * (batch's ends - ends).
 
-    A batch with a NaN or an infinity does not change the ends; in training the loss shows such a batch.
+    A batch with a NaN or an infinity does not change the ends; during training, the loss shows such a batch.
 
     Example:
         >>> observer = mn.quantization.MovingAverageMinMaxObserver(averaging_constant=0.5)
@@ -245,7 +245,7 @@ class _PerChannel(ObserverBase):
 
 @documented(OPTIONS)
 class PerChannelMinMaxObserver(_PerChannel):
-    """Records the least and the largest number of each channel in all batches: for weights, one scale per filter.
+    """Records each channel's least and largest number in all batches, for weights with one scale per filter.
 
     Raises ValueError for a NaN or an infinity.
 
@@ -282,7 +282,7 @@ class PerChannelMinMaxObserver(_PerChannel):
 
 @documented(OPTIONS)
 class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver, _PerChannel):
-    """Moving averages of each channel's least and largest number.
+    """Moving averages of each channel's ends: ends += averaging_constant * (batch's ends - ends).
 
     Example:
         >>> observer = mn.quantization.MovingAveragePerChannelMinMaxObserver(ch_axis=1)

@@ -1,13 +1,13 @@
-"""Finds the operations of a model that become integers: runs the model once and watches its operations.
+"""Finds the operations of a model that can run on integers: runs the model once and watches its operations.
 
     weighted    convolutions and linear maps: int8 weights, int32 bias, and integers in and out
     joining     sums, concatenations, averages: integers in and out
     passing     max pooling, reshaping and the like, which only select or move numbers: integers in, integers out
     others      separate norms, hardswish, softmax ...: floats; results that an operation on integers reads are rounded
 
-A BatchNorm after a convolution is folded into the convolution. A ReLU or ReLU6 after a weighted operation, a folded
-BatchNorm or a joining operation belongs to the same chain. Inside a chain, values are not rounded; only the result of
-its last operation is.
+A BatchNorm after a convolution is folded into the convolution. If a ReLU or ReLU6 follows a weighted operation, a
+folded BatchNorm or a joining operation, both belong to one chain. Values inside a chain are not rounded; only the
+result of the chain's last operation is rounded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ATTRIBUTES = {"model", "plan", "ends"}  # attributes of the int8 model that othe
 
 @dataclass
 class Plan:
-    """The steps of a model, and the inputs that are rounded."""
+    """The steps of a model, and which of its inputs are rounded."""
 
     steps: list[Step] = field(default_factory=list)
     inputs: dict[int, Site] = field(default_factory=dict)
@@ -52,14 +52,14 @@ class Plan:
 
     @property
     def sites(self) -> list[Site]:
-        """Return every place at which an activation is rounded."""
+        """Return all Sites, the points at which activations are rounded."""
         return [*self.inputs.values(), *(site for step in self.steps for site in step.outputs.values())]
 
 
 def make_plan(model: Module, args: tuple[Any, ...], exclude: tuple[str, ...] = (), strict: bool = True) -> Plan:
-    """Return the Plan of `model(*args)`: the steps that become integers.
+    """Return the Plan of `model(*args)`, which says which steps run on integers.
 
-    exclude    paths of modules that stay float, with all modules below them
+    exclude    the paths of modules that stay float, together with all modules inside them
     strict     True to raise ValueError for a weight that cannot become integers; False to list it in `floats` of the
                plan
     """
@@ -87,7 +87,7 @@ def _check_paths(model: Module, exclude: tuple[str, ...]) -> None:
 
 
 def bounds(step: Step) -> tuple[float | None, float | None]:
-    """Return the bounds of a step that clips."""
+    """Return the lower and the upper bound of a step that clips."""
     given = step.arguments
     if step.target is elementwise.Clip:
         return given["low"], given["high"]
@@ -97,7 +97,7 @@ def bounds(step: Step) -> tuple[float | None, float | None]:
 
 
 def numbered(wish: str, is_taken: Callable[[str], bool]) -> str:
-    """Return the name if it is free, else the first free name of name_2, name_3 ..."""
+    """Return the name `wish` if it is free, else the first free name of wish_2, wish_3 ..."""
     names = itertools.chain((wish,), (f"{wish}_{number}" for number in itertools.count(2)))
     return next(name for name in names if not is_taken(name))
 
@@ -171,21 +171,21 @@ class _Planner:
         return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]
 
     def _joins(self, step: Step) -> bool:
-        """Return True if all arguments were computed; a sum with a Parameter only adds a bias."""
+        """Return True if all arguments were computed, since a sum with a Parameter only adds a bias."""
         found = self._floats_of(step)
         made = all(id(t) in step.makers or id(t) in self.inputs for t in found)
         wanted = 2 if step.target is elementwise.Add else 1
         return made and len(found) >= wanted and not self._is_out(step)
 
     def _follower(self, i: int, wanted: Callable[[Step], bool]) -> int | None:
-        """Return the only step that reads the result of step i, if it is of the wanted kind."""
+        """Return the only step that reads the result of step i, or None if this step is not of the wanted kind."""
         readers = self.readers.get(i, [])
         if len(readers) != 1 or i in self.returned or self._is_out(self.steps[readers[0]]):
             return None
         return readers[0] if wanted(self.steps[readers[0]]) else None
 
     def _folds(self, step: Step) -> bool:
-        """Return whether a step is a BatchNorm with running statistics over the output channels of its input.
+        """Return whether a step is a BatchNorm with running statistics over the output channels of the step before.
 
         The output channels are axis 1 after a convolution of a batch. After a linear layer they are axis 1 only if the
         result is N x C.
@@ -197,7 +197,7 @@ class _Planner:
         return bool(x.ndim == weight.ndim)
 
     def _round(self, tensor: Tensor, reader: Step) -> Site | None:
-        """Mark a tensor for rounding, at the step that computed its numbers."""
+        """Mark a tensor for rounding, at the step that computed its numbers; return the Site."""
         if id(tensor) not in reader.makers:
             number = self.inputs.get(id(tensor))
             if number is None:
@@ -213,7 +213,7 @@ class _Planner:
         return self._site(i, step.path, i, place)
 
     def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
-        """Return the site for Tensor `place` of the result of step i; make the site if it does not exist yet."""
+        """Return the Site for Tensor `place` of the result of step i; make a Site if it does not exist yet."""
         step = self.steps[i]
         if place not in step.outputs:
             target = self.steps[named_by].target
@@ -223,7 +223,7 @@ class _Planner:
         return step.outputs[place]
 
     def _weight_key(self, name: str) -> str:
-        """Return the key of a weight: its name with _ for each dot, and a number if two names give the same key."""
+        """Return the key of a weight: its name with _ instead of dots, and a number if another weight has this key."""
         known = next((key for key, other in self.plan.weights.items() if other == name), None)
         if known is not None:
             return known
@@ -242,7 +242,7 @@ class _Planner:
         return key
 
     def left_out(self, strict: bool) -> list[str]:
-        """Return weight matrices that no operation on integers reads; if `strict`, raise ValueError for the first."""
+        """Return weight matrices that no operation on integers reads; raise ValueError for the first if `strict`."""
         weights = set(self.plan.weights.values())
         if not weights:
             raise ValueError(
@@ -269,10 +269,10 @@ class _Planner:
         return found
 
     def _is_beside(self, readers: list[int]) -> bool:
-        """Return True if steps only add a Parameter to activations, multiply them by it, or concatenate both.
+        """Return True if all readers of a Parameter only add it to activations, multiply by it, or concatenate both.
 
-        Such Parameters are a layer's scale, positions and a class token, perhaps in another shape. They have few
-        numbers.
+        Examples of such Parameters are a layer's scale, positions and a class token, which may be reshaped first. Such
+        Parameters have few numbers.
         """
         for i in readers:
             target = self.steps[i].target

@@ -1,13 +1,12 @@
-"""Quantization-aware training: the model trains in floats that are rounded in the same way as in the int8 model.
+"""Quantization-aware training: the model trains with floats that are rounded in the same way as in the int8 model.
 
-    qat = prepare_qat(model, example)       # a copy of the model, with a FakeQuantize at each place that becomes
-                                            integers
+    qat = prepare_qat(model, example)       # a copy of the model, which rounds all values that will be integers
     ...                                     # train qat as the model was trained
-    freeze_bn_stats(qat)                    # for the last epochs: BatchNorm uses the statistics that will be folded
+    freeze_bn_stats(qat)                    # for the last epochs: BatchNorm uses its running statistics
     int8 = convert(qat)                     # integers
     minorm.onnx.export(int8, example, "int8.onnx")
 
-The model's code is neither changed nor read; we watch the model's operations while it runs (planning.py).
+The model's code is neither changed nor read; instead, we watch the operations of the running model (planning.py).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ INT32 = 2**31
 
 
 class Interception:
-    """Runs a model step by step along its plan; a subclass decides how to compute a step."""
+    """Runs a model step by step, following its plan; a subclass decides how to compute a step."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.place = plan, 0
@@ -49,18 +48,18 @@ class Interception:
         return self.finish(self._next(function), result)
 
     def changed(self, tensor: Tensor) -> None:
-        """Do nothing for a change in place, because the tensor has the rounded value already."""
+        """Do nothing after a change in place, because the tensor already has the rounded value."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Compute the step's result before it is rounded."""
+        """Compute the step's result; rounding follows later."""
         raise NotImplementedError
 
     def finish(self, step: Step, result: Any) -> Any:
-        """Return the step's result, and round the parts that the plan names."""
+        """Return the step's result, after rounding those Tensors in it that the plan names."""
         return round_parts(result, step.outputs, self.rounded)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """Return an activation, rounded."""
+        """Return an activation after rounding; `key` is the key of its Site."""
         raise NotImplementedError
 
     def _next(self, target: Any) -> Step:
@@ -77,7 +76,7 @@ class Interception:
 
 
 class Rounded(Interception):
-    """Runs a training step: weights and activations go through their FakeQuantize layers."""
+    """Runs the model with rounding: each weight and each activation goes through its FakeQuantize layer."""
 
     def __init__(self, model: QATModel) -> None:
         super().__init__(model.plan)
@@ -86,7 +85,7 @@ class Rounded(Interception):
         self.waiting: dict[int, tuple[Tensor | None, Any]] = {}
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Compute a step; convolutions have rounded weights, and folded BatchNorms a rounded bias."""
+        """Compute a step: convolutions have rounded weights, and folded BatchNorms have a rounded bias."""
         if step.weight:
             return self._weighted(step, function, arguments)
         if step.folded and (self.running or not arguments["training"]):
@@ -94,7 +93,7 @@ class Rounded(Interception):
         return trace.called(function, arguments)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
-        """Return x after its FakeQuantize."""
+        """Return the result of the FakeQuantize layer `key` for x."""
         result: Tensor = self.fakes[key](x)
         return result
 
@@ -112,7 +111,7 @@ class Rounded(Interception):
         return trace.called(function, {**arguments, "bias": None if bias is None else rounded_bias(bias, bias_step)})
 
     def _folded(self, arguments: dict[str, Any]) -> Tensor:
-        """Return a * y + round(b), with a and b from the running statistics."""
+        """Return a * y + round(b), where a and b come from the running statistics."""
         y: Tensor = arguments["x"]
         before, bias_step = self.waiting.pop(self.place - 1, (None, None))  # None: the convolution has added the bias
         a, b = slope_and_offset(
@@ -126,7 +125,7 @@ class Rounded(Interception):
 
 
 def rounded_bias(bias: Tensor, step: Any) -> Tensor:
-    """Return a bias rounded as int32, in steps of input scale times weight scale, or in larger steps if needed."""
+    """Return a bias rounded to int32. A step is input scale times weight scale, or larger if int32 needs this."""
     if step is None:
         return bias
     scale = np.maximum(step, least_bias_step(bias.detach().cpu().array)).astype(np.float32)
@@ -145,8 +144,8 @@ class QATModel(Module):
     """The result of `prepare_qat`: the model, with a FakeQuantize for each weight and activation that becomes integers.
 
     `model` is the model itself, whose parameters are trained; its state_dict has the same keys as before. `fake_quant`
-    holds the FakeQuantize layers. The FakeQuantize of a weight has the weight's name; that of an activation has the
-    name of the layer after which the activation is rounded. In both names, _ stands for each dot.
+    holds the FakeQuantize layers. The FakeQuantize layer of a weight has the weight's name. The FakeQuantize layer of
+    an activation has the name of the layer after which the activation is rounded. In these names, _ replaces each dot.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
@@ -171,7 +170,7 @@ class QATModel(Module):
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the key of each weight's FakeQuantize -> the weight's name in the model."""
+        """Map the key of each weight's FakeQuantize layer to the weight's name in the model."""
         return self.plan.weights
 
     def weight_of(self, step: Step) -> Parameter:
@@ -184,7 +183,7 @@ class QATModel(Module):
         return all(self.fake_quant[site.key].activation_post_process.has_seen for site in self.plan.sites)
 
     def freeze_observers(self) -> None:
-        """Keep the scales of activations from now on; the scales of weights still follow the weights."""
+        """Keep the scales of activations unchanged from now on; the scales of weights still follow the weights."""
         for site in self.plan.sites:
             self.fake_quant[site.key].disable_observer()
 
@@ -208,10 +207,10 @@ def prepare_qat(
     inplace: bool = False,
     exclude: Sequence[str] = (),
 ) -> QATModel:
-    """Make a model that rounds the weights, inputs and outputs of convolutions and linear layers as its int8 form does.
+    """Make a model whose convolutions and linear layers round weights, inputs and outputs like the int8 model.
 
-    Train the result like any model, in training mode; then `convert` makes the int8 model. Raise ValueError, which
-    names the path, for a layer without an int8 form, unless `exclude` has it.
+    Train the result like any other model, in training mode; then `convert` makes the int8 model. If a layer has no int8
+    form and is not in `exclude`, a ValueError names its path.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU())
@@ -260,9 +259,10 @@ def prepared(
 
 @documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
 def freeze_bn_stats(module: Module) -> None:
-    """From now on folded BatchNorms normalize with their running statistics, in training too, and do not update them.
+    """From now on, even in training, folded BatchNorms normalize with their running statistics and do not update these.
 
-    The BatchNorms' weight and bias go on training. So the last epochs train the form that the device will compute.
+    The weight and bias of each BatchNorm are still trained. So the last epochs train the form that the device will
+    compute.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))

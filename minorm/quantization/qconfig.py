@@ -15,7 +15,7 @@ ACTIVATION_TYPES = {"uint8": dtypes.uint8, "int8": dtypes.int8}
 
 
 class QConfig(NamedTuple):
-    """activation() makes the FakeQuantize of an activation, weight() the FakeQuantize of a weight.
+    """activation() makes the FakeQuantize layer for an activation, and weight() makes one for a weight.
 
     Example:
         >>> from functools import partial
@@ -28,10 +28,10 @@ class QConfig(NamedTuple):
 
 
 class WeightObserver(PerChannelMinMaxObserver):
-    """Records the ends of the present weight, and forgets the ends of earlier steps, because the weight has changed."""
+    """Records the ends of the present weight only, because the weight changes at every training step."""
 
     def observe(self, array: Any) -> None:
-        """Replace the ends by this weight's ends."""
+        """Replace the ends by the ends of this weight."""
         self._set(*self._ends_of(array))
 
 
@@ -41,10 +41,10 @@ class WeightObserver(PerChannelMinMaxObserver):
     learned="True: scales are Parameters (LSQ), which the optimizer changes",
 )
 def get_default_qat_qconfig(activation: str = "uint8", learned: bool = False) -> QConfig:
-    """Return the default: moving averages for activations, symmetric int8 with a scale per output channel for weights.
+    """Return the default: moving averages for activations; symmetric int8 with a scale per output channel for weights.
 
-    The integers of weights begin at -127, not -128, so that a weight can change its sign: folding changes it if
-    BatchNorm's weight is negative.
+    The integers of weights begin at -127, not -128, so that every weight can change its sign. Folding changes the sign
+    if the weight of the BatchNorm is negative.
 
     Example:
         >>> mn.quantization.get_default_qat_qconfig("int8").weight()
@@ -66,7 +66,7 @@ default_qat_qconfig = get_default_qat_qconfig()
 
 
 def weight_quantizer(qconfig: QConfig) -> FakeQuantize:
-    """Make the FakeQuantize of a weight; raise ValueError if convolutions cannot take its integers."""
+    """Make the FakeQuantize layer of a weight; raise ValueError if integer convolutions cannot use such weights."""
     fake = qconfig.weight()
     symmetric = fake.activation_post_process.symmetric and fake.quant_min == -fake.quant_max
     if fake.dtype != dtypes.int8 or not symmetric or fake.ch_axis not in (None, 0):
@@ -78,7 +78,7 @@ def weight_quantizer(qconfig: QConfig) -> FakeQuantize:
 
 
 def activation_quantizer(qconfig: QConfig) -> FakeQuantize:
-    """Make the FakeQuantize of an activation; raise ValueError if it has several scales."""
+    """Make the FakeQuantize layer of an activation; raise ValueError if the layer has several scales."""
     fake = qconfig.activation()
     if fake.ch_axis is not None:
         raise ValueError(f"prepare_qat: qconfig.activation() makes {_scales(fake)}; expected one scale")

@@ -1,6 +1,6 @@
 """The int8 model, which `convert` makes from a model after quantization-aware training.
 
-A convolution, its BatchNorm and its ReLU are one step of integers; integer_steps.py computes it.
+A convolution, its BatchNorm and its ReLU are one step on integers, which integer_steps.py computes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ CPU = "cpu"
 
 @documented({}, model="the float model, in evaluation", plan="which of its operations are integers")
 class QuantizedModel(Module):
-    """The result of `convert`: a model that computes in integers, only in evaluation mode.
+    """The result of `convert`: a model that computes in integers, and only has an evaluation mode.
 
-    Buffers are named after the layers, with _ for each dot: `<key>_weight` (int8) with its scale and zero_point (0);
-    `<key>_bias` (int32) with its scale; `<key>_scale` and `<key>_zero_point` of an activation.
+    Buffers are named after the layers, with _ instead of dots. A layer has `<key>_weight` (int8) with a scale and a
+    zero_point (0), and `<key>_bias` (int32) with a scale. An activation has `<key>_scale` and `<key>_zero_point`.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
@@ -59,7 +59,7 @@ class QuantizedModel(Module):
         self.register_buffer(f"{key}_zero_point", Tensor(zero.astype(fake.dtype)))
 
     def grid(self, key: str) -> Grid:
-        """Return the Grid of a site."""
+        """Return the Grid to which the activation of a site is rounded."""
         scale, zero = getattr(self, f"{key}_scale"), getattr(self, f"{key}_zero_point")
         return Grid(np.float32(scale.item()), int(zero.item()), *self.ends[key])
 
@@ -87,7 +87,7 @@ class QuantizedModel(Module):
         return super().train(False)
 
     def forward(self, *args: Any) -> Any:
-        """Return model(*args), computed in integers on the CPU; the result is on the device of the arguments."""
+        """Compute model(*args) in integers on the CPU; return the result on the device of the arguments."""
         elsewhere = [x.device for x in tensors_of(args) if x.device != CPU]
         if elsewhere:
             return _moved(self(*_moved(args, CPU)), elsewhere[0])
@@ -102,12 +102,12 @@ class QuantizedModel(Module):
 
 
 def _moved(value: Any, device: Any) -> Any:
-    """Return a Tensor, or the Tensors in a tuple, list or dict, on another device."""
+    """Return the value on another device; it may be a Tensor, or a tuple, list or dict of Tensors."""
     return mapped(value, Tensor, lambda tensor: tensor.to(device))
 
 
 class _Folds(Interception):
-    """A run in evaluation mode that finds the numbers that each BatchNorm folds into its layer."""
+    """Runs the model in evaluation mode, and records the arguments of each layer and each folded BatchNorm."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -129,9 +129,9 @@ class _Folds(Interception):
 def convert(model: QATModel) -> QuantizedModel:
     """Return the int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers between its steps.
 
-    It computes in integers, which are equal to onnxruntime's if onnxruntime uses its integer kernels.
-    `minorm.onnx.export` writes it with QuantizeLinear and DequantizeLinear. Raise RuntimeError if an observer has not
-    seen a batch, because its activation has no scale then.
+    The model computes in integers, and these are equal to onnxruntime's if onnxruntime uses its integer kernels.
+    `minorm.onnx.export` writes the model with QuantizeLinear and DequantizeLinear. Raises RuntimeError if an observer
+    has not seen a batch, because then an activation has no scale.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))

@@ -21,7 +21,8 @@ class Step:
 
     target     the public function or the autograd Function
     path       the module that called it
-    arguments  the arguments by name; `results` has the returned Tensors. Both are dropped after planning
+    arguments  the arguments by name; `results` has the returned Tensors. Arguments and results are dropped after
+               planning
     """
 
     target: Any
@@ -46,7 +47,7 @@ class Step:
 
     @property
     def output(self) -> Site | None:
-        """The site at which the step's only or first result is rounded."""
+        """The site at which the step's first (or only) result is rounded."""
         return self.outputs.get(0)
 
     def forget(self) -> None:
@@ -56,7 +57,7 @@ class Step:
 
 @dataclass
 class Site:
-    """The place of a tensor that is rounded; `key` is the key of its FakeQuantize."""
+    """A point in the model at which an activation is rounded; `key` is the key of the FakeQuantize layer there."""
 
     key: str
 
@@ -92,7 +93,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
-    """Round the Tensors of a result at the places in `sites`, which count as in `tensors_of`; return the result."""
+    """Return the value after rounding some of its Tensors; `sites` has their indices in `tensors_of(value)`."""
     places = itertools.count()
 
     def part(tensor: Tensor) -> Tensor:
@@ -103,7 +104,7 @@ def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, st
 
 
 def watch(model: Module, args: tuple[Any, ...]) -> tuple[list[Step], list[Tensor]]:
-    """Run the model in evaluation mode, and leave it unchanged; return its steps and the Tensors that it returned."""
+    """Run the model in evaluation mode without changing it; return its steps and the Tensors that it returned."""
     watcher = _Watcher()
     with evaluating(model), _paths(model, watcher.paths), trace.intercepted(watcher):
         returned = model(*args)
@@ -112,7 +113,7 @@ def watch(model: Module, args: tuple[Any, ...]) -> tuple[list[Step], list[Tensor
 
 @contextlib.contextmanager
 def _paths(model: Module, open_paths: list[str]) -> Iterator[None]:
-    """Keep the path of the running module at the end of `open_paths` inside the block."""
+    """Inside the block, make the path of the running module the last entry of `open_paths`."""
     with contextlib.ExitStack() as stack:
         for path, module in model.named_modules():
 

@@ -1,8 +1,8 @@
-"""Reads the entries of a zip file piece by piece. PyTorch's .pt and NumPy's .npz files are zip archives.
+"""Reads zip files entry by entry and piece by piece. PyTorch's .pt and NumPy's .npz files are zip archives.
 
-Python's zipfile raises six kinds of errors for a damaged file, takes seconds for a directory of some megabytes, and
-reads overlapping entries, with which a small file can claim any number of bytes. This module checks the whole directory
-before it reads an entry; every fault is a ValueError, and no piece is larger than PIECE.
+Python's zipfile raises six kinds of errors for a damaged file, and takes seconds for a directory of some megabytes. It
+also accepts overlapping entries, with which a small file can unpack to any number of bytes. This module checks the
+whole directory before it reads an entry. Every fault is a ValueError, and no piece is larger than PIECE.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NARROW, _WIDE = 0xFFFF, 0xFFFFFFFF  # placeholders for numbers that zip64 holds
 
 
 class Entry(NamedTuple):
-    """An entry as the directory describes it."""
+    """An entry of the archive, with the description that the directory gives."""
 
     name: bytes
     method: int
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Archive:
-    """A zip file's entries by name. Raises ValueError if the directory is damaged, or an entry cannot be read."""
+    """Holds a zip file's entries by name. Raises ValueError if the directory is damaged or has unreadable entries."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -61,7 +61,7 @@ class Archive:
         return b"".join(self.pieces(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """Yield the entry in pieces; raise ValueError, perhaps only at the end, if it differs from its description."""
+        """Yield the entry in pieces; raise ValueError, perhaps after the last piece, if size or checksum are wrong."""
         entry = self.entries[name]
         size = crc = 0
         for piece in self._inflated(entry) if entry.method == DEFLATED else self._stored(entry):
@@ -90,7 +90,7 @@ class Archive:
             raise ValueError(f"entry {entry.name[:60]!r} is damaged: {error}") from None
 
     def _stored(self, entry: Entry) -> Iterator[bytes]:
-        """Yield the stored bytes of the entry, unchanged."""
+        """Yield the bytes of the entry as they are stored, possibly compressed."""
         head = self._bytes(entry.start, 30)
         names, extra = struct.unpack("<2H", head[26:])
         at = entry.start + 30 + names + extra
@@ -127,7 +127,7 @@ class Archive:
         return start, size
 
     def _end_64(self, at: int, size: int, start: int) -> tuple[int, int, int]:
-        """Return the end, size and start of the directory from the zip64 record, if the archive has one."""
+        """Return the directory's end, size and start: from the zip64 record if it exists, else the arguments."""
         locator = self._bytes(max(0, at - 20), 20)
         if locator[:4] != LOCATOR_64:
             return at, size, start
@@ -166,7 +166,7 @@ def _entries(directory: bytes) -> Iterator[tuple[str, Entry]]:
 
 
 def _wide(extra: bytes, *numbers: int) -> list[int]:
-    """Return the numbers of a directory's entry; numbers beyond 32 bits are taken from zip64's extra field."""
+    """Return the numbers of an entry in the directory; numbers beyond 32 bits come from zip64's extra field."""
     at = 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)

@@ -1,13 +1,13 @@
-"""Replaces a file in one step: whatever happens during the writing, the path has either the old or the new file.
+"""Replaces a file in one step: whatever happens while it is written, the path holds either the old or the new file.
 
-The bytes go to a file without a name. Once they are on the disk (fsync), the file gets a temporary name,
+The bytes are written to a file without a name. Once they are on the disk (fsync), the file gets a temporary name,
 `.NAME.<random>.tmp`. `os.replace` renames it in one step, and an fsync of the folder makes sure that a power cut cannot
-undo the step. If the process is killed, the system removes a file without a name. On a system without O_TMPFILE, the
-bytes go to a file with the temporary name from the start.
+undo the step. If the process is killed, the system removes a file that has no name yet. On a system without O_TMPFILE,
+the file has the temporary name from the start.
 
-So a killed process can leave a file with a temporary name, if it is killed just between the two steps or on a system
-without O_TMPFILE. The writing process holds a lock on the file (flock), which ends with the process. The next writer of
-NAME removes temporary files without a lock.
+So a process that is killed just before the renaming, or on a system without O_TMPFILE, can leave a file with a
+temporary name. The process holds a lock on this file (flock), and the lock ends with the process. The next process that
+writes NAME removes all temporary files for NAME that are not locked.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
     """Yield a binary file to write; the file replaces `path` when the block ends without an error.
 
     On an error (a full disk, Ctrl-C) the old file stays unchanged, and the new file is removed. The new file's mode
-    follows the umask. A symbolic link stays a link: the file at its end is replaced. If two processes write the same
-    name at once, one of the two files remains, complete.
+    follows the umask. If `path` is a symbolic link, the file to which the link points is replaced. If two processes
+    write the same name at the same time, one of the two files remains, and this file is complete.
 
-    Every OSError names the file. If the block raises an OSError that names another file, that error passes through
-    unchanged.
+    Every OSError names the file. If the block raises an OSError about another file, the error is not changed.
     """
     target = destination(path, operation)
     folder, name = os.path.split(target)
@@ -69,7 +68,7 @@ def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
 
 @contextmanager
 def passing(path: FilePath, operation: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Yield a temporary path beside `path`, and its open file to write; the file is removed when the block ends."""
+    """Yield a temporary path in the folder of `path`, and a file open for writing there; remove it after the block."""
     folder, name = os.path.split(destination(path, operation))
     with _errors_in_words(os.fsdecode(path), operation, folder, name):
         descriptor, temporary = _named(folder, name)
@@ -82,9 +81,10 @@ def passing(path: FilePath, operation: str) -> Iterator[tuple[str, BinaryIO]]:
 
 
 def destination(path: FilePath, operation: str = "save") -> str:
-    """Return the file that `replacing` writes: `path` without links. Raise OSError if a file cannot be there.
+    """Return the path of the file that `replacing` writes, without links. Raise OSError if no file can be there.
 
-    The error comes before any writing. A name that ends in "/" means a folder, even if a file with that name exists.
+    The error is raised before anything is written. A name that ends in "/" means a folder, even if a file with this
+    name exists.
     """
     given = os.fsdecode(path)
     folder, name = os.path.split(given)
@@ -107,7 +107,7 @@ def destination(path: FilePath, operation: str = "save") -> str:
 
 @contextmanager
 def making_folder(path: FilePath, operation: str) -> Iterator[None]:
-    """Run `make_folder`; at the end of the block, with or without an error, remove the new folders that are empty."""
+    """Run `make_folder`; after the block, even after an error, remove the new folders that are still empty."""
     made = make_folder(path, operation)
     try:
         yield
@@ -118,7 +118,7 @@ def making_folder(path: FilePath, operation: str) -> Iterator[None]:
 def make_folder(path: FilePath, operation: str) -> list[str]:
     """Make the folder and its missing parents; return the new folders, the outermost first.
 
-    If that fails, remove the new folders and raise an OSError in words.
+    If this fails, remove the new folders, and raise an OSError with a text that says what is wrong.
     """
     given = os.fsdecode(path)
     made: list[str] = []
@@ -139,14 +139,14 @@ def make_folder(path: FilePath, operation: str) -> list[str]:
 
 
 def remove_empty(folders: Sequence[str]) -> None:
-    """Remove each of these folders that is empty, the last folder first."""
+    """Remove these folders, the last folder first, but keep folders that are not empty."""
     for folder in reversed(folders):
         with suppress(OSError):
             os.rmdir(folder)
 
 
 def _missing(path: str) -> list[str]:
-    """Return the missing folders on the path, including the path itself, the outermost first."""
+    """Return the folders of the path that do not exist, including the path itself, the outermost first."""
     found: list[str] = []
     while path and not os.path.lexists(path):
         found.insert(0, path)
@@ -158,7 +158,7 @@ def _missing(path: str) -> list[str]:
 
 
 def _unnamed(folder: str) -> tuple[int, str] | None:
-    """Return the descriptor of a new, locked file without a name, and ""; None if the system has no such files."""
+    """Return (descriptor, "") of a new, locked file without a name; None if the system has no files without names."""
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir(_BY_DESCRIPTOR):
         return None
     try:
@@ -170,7 +170,7 @@ def _unnamed(folder: str) -> tuple[int, str] | None:
 
 
 def _named(folder: str, name: str) -> tuple[int, str]:
-    """Return the descriptor of a new, locked file with a temporary name, and its path."""
+    """Return (descriptor, path) of a new, locked file with a temporary name."""
     while True:
         path = _temporary(folder, name)
         descriptor = os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o666)
@@ -196,7 +196,7 @@ def _give_name(descriptor: int, folder: str, name: str) -> str:
 
 
 def _copied(descriptor: int, source: str, folder: str, name: str) -> str:
-    """Copy the file to a file with a temporary name, and return its path; `descriptor` then belongs to the copy."""
+    """Copy the file to a file with a temporary name, and return the copy's path; `descriptor` then means the copy."""
     copy, temporary = _named(folder, name)
     try:
         with open(source, "rb") as old, open(copy, "wb", closefd=False) as new:
@@ -217,7 +217,7 @@ def _temporary(folder: str, name: str) -> str:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file until it is closed. Return False on a system without locks; raise BlockingIOError if it is locked."""
+    """Lock a file until it is closed; return False if the system has no locks. A locked file raises BlockingIOError."""
     if not LOCKS:
         return False
     try:
@@ -230,7 +230,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _sweep(folder: str, name: str) -> None:
-    """Remove the temporary files for `name` that no running process holds. Errors are ignored."""
+    """Remove the temporary files for `name` that no running process has locked; ignore errors."""
     pattern = re.compile(re.escape(f".{name[:40]}.") + "[0-9a-f]{12}\\.tmp")
     with suppress(OSError):
         for found in filter(pattern.fullmatch, os.listdir(folder)):
@@ -246,7 +246,7 @@ def _sweep(folder: str, name: str) -> None:
 
 @contextmanager
 def _errors_in_words(given: str, operation: str, folder: str, name: str) -> Iterator[None]:
-    """Name the file in an OSError of the system, unless the error is about another file, which the block has opened."""
+    """Put the file's name into an OSError of the system, unless the error is about another file of the block."""
     try:
         yield
     except OSError as error:
@@ -258,7 +258,7 @@ def _errors_in_words(given: str, operation: str, folder: str, name: str) -> Iter
 
 
 def _sync_folder(folder: str) -> None:
-    """Call fsync on the folder, if the system can, so that the new name is on the disk too."""
+    """Call fsync on the folder, if the system supports this, so that the new name is on the disk too."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except PermissionError:  # a folder that one may write but not list (and Windows, which cannot open folders)

@@ -3,9 +3,8 @@
 `save` and `load` handle a `state_dict`. `save_training` and `load_training` handle everything that a training run needs
 to resume with the same bits: any nest of dicts, lists, tuples, numbers, texts, arrays and Tensors. The arrays become
 entries with dotted names (`model.conv1.weight`, `optimizer.state.0.exp_avg`). Everything else becomes one JSON text in
-the file's metadata, in which `{"$array": name}` stands for an array. Integers in the text have no limit, so the 128-bit
-state of a random generator comes back exactly. A float is written with so many digits that it is read back with the
-same bits.
+the file's metadata, in which `{"$array": name}` stands for an array. Integers in the text may have any size, so the
+128-bit state of a random generator is restored exactly. Floats have enough digits to be restored with the same bits.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ ITEMS = "$items"  # the mark of a dict with keys that are not texts
 )
 @checked
 def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
-    """Write Tensors or arrays by name to a safetensors file; they may be nested: {"net": state, "epoch": 3}.
+    """Write Tensors or arrays by name to a safetensors file. The dict may be nested: {"net": state, "epoch": 3}.
 
-    The file at `path` is replaced in one step when the new file is complete and on the disk; until then, and after any
-    error, the old file stays unchanged. A symbolic link stays a link: the file at its end is replaced. Tensors on a GPU
-    are written like Tensors on the CPU; the file does not record the device.
+    The file at `path` is replaced in one step, when the new file is complete and on the disk. Until then, and after any
+    error, the old file stays unchanged. If `path` is a symbolic link, the file to which the link points is replaced.
+    The file does not record whether a Tensor was on a GPU.
 
     Example:
         >>> import tempfile
@@ -94,11 +93,11 @@ def load(
     weights_only: bool = True,  # noqa: ARG001
     max_bytes: int | None = None,
 ) -> Any:
-    """Load the Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
+    """Load the Tensors of a safetensors file by name, on the CPU and detached, for `module.load_state_dict`.
 
-    Nested values that `save` wrote come back nested. PyTorch's .pt files are read too, without running their code, if
-    they hold only tensors, numbers, texts and plain containers, as a state_dict does. Raise ValueError for a file that
-    is damaged or of another kind.
+    A nested dict that `save` wrote is returned as a nested dict. PyTorch's .pt files are read too, if they hold only
+    tensors, numbers, texts and plain containers, as a state_dict does; code in them does not run. Raises ValueError if
+    the file is damaged or of another kind.
 
     Example:
         >>> import tempfile
@@ -125,7 +124,7 @@ def load(
 
 
 def _placed(value: Any, device: Any) -> Any:
-    """Return the nested value with a Tensor for every array, on this device; None leaves Tensors where they are."""
+    """Return the nested value with a Tensor for each array, on this device; if it is None, each stays on its device."""
     if isinstance(value, (np.ndarray, Tensor)):
         tensor = Tensor(value) if isinstance(value, np.ndarray) else value
         return tensor if device is None else tensor.to(device)
@@ -136,37 +135,37 @@ def _placed(value: Any, device: Any) -> Any:
 
 @checked
 def load_arrays(path: FilePath) -> dict[str, Array]:
-    """Load NumPy arrays instead of the Tensors of `load`."""
+    """Load the arrays of a safetensors file by name, as NumPy arrays instead of Tensors."""
     return safetensors_file.read(path)[0]
 
 
 @checked
 def load_metadata(path: FilePath) -> dict[str, str]:
-    """Return the metadata that `save` wrote."""
+    """Return the metadata of a file that `save` wrote."""
     return safetensors_file.read(path)[1]
 
 
 def save_training(path: FilePath, /, **parts: Any) -> None:
-    """Write the state of a training run to one file, as safely as `save`.
+    """Write the state of a training run to one file, which is replaced in one step, as in `save`.
 
         save_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader,
                       random=mn.random.get_state(), epoch=3)
 
-    A part is an object with `state_dict()`, or a nest of dicts, lists, tuples, None, bool, numbers, texts, arrays and
-    Tensors.
+    A part is an object with `state_dict()`, or a value made of dicts, lists, tuples, None, bool, numbers, texts, arrays
+    and Tensors.
     """
     _write_tree("save_training", path, parts)
 
 
 def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
-    """Read a file of `save_training`: each given object gets its part by `load_state_dict`; return the other parts.
+    """Read a file of `save_training`: pass each given object its part by `load_state_dict`, and return all other parts.
 
         rest = load_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader)
         mn.random.set_state(rest["random"])
 
     The whole file is read and checked before the first object is changed. If an object refuses its part, or the user
-    presses Ctrl-C, all objects get their old state back. The other parts of the file are returned as they were saved;
-    if such a part was an object, its state dict is returned.
+    presses Ctrl-C, all objects get their old state back. The returned parts have the values that were saved; a part
+    that was an object is returned as its state dict.
     """
     for name, part in parts.items():
         if not hasattr(part, "load_state_dict"):
@@ -263,7 +262,7 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
 
 
 def _tree(text: str, arrays: dict[str, Array]) -> dict[Any, Any]:
-    """Return the parts that `_write_tree` wrote, by name; each array of `arrays` is used at most once."""
+    """Return the parts that `_write_tree` wrote, by name; no array of `arrays` may be used twice."""
     try:
         packed = json.loads(text)
     except RecursionError:
@@ -286,7 +285,7 @@ def _check_keys(name: str, nest: Mapping[Any, Any]) -> None:
 
 
 def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
-    """Invert `_pack`. Lists and dicts are changed in place, because a second tree would take as much memory again."""
+    """Invert `_pack`. Lists and dicts are changed in place, because a copy would double the memory."""
     if depth == 0:
         raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep")
     if isinstance(value, list):
@@ -323,5 +322,5 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_key(value: Any) -> bool:
-    """Return True if a dict may have this key. Integers beyond 61 bits share hashes, and many of them take hours."""
+    """Return True if a dict may have this key; integers beyond 61 bits share hashes, and many such keys take hours."""
     return value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < (1 << 61) - 1)

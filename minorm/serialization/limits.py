@@ -1,7 +1,8 @@
-"""Limits the memory for reading a file: one number for each format; docs/security.md has the table.
+"""Limits how much memory reading a file may take: one number for each format; docs/security.md has a table.
 
 A limit counts decoded bytes: the bytes of the resulting arrays or pixels, not of the file. A reader checks the limit
-before it allocates anything. `max_bytes` of the reader, or `--max-bytes` of a command, replaces the limit.
+before it allocates anything. The argument `max_bytes` of a reader, or the option `--max-bytes` of a command, replaces
+the limit.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ SPARE = 32 * MIB
 
 
 def spare(length: int) -> int:
-    """Return how many bytes of memory a reader may take before it knows that a file of this length is complete."""
+    """Return how many bytes a reader may allocate before it knows that a file of this length is complete."""
     return FACTOR * length + SPARE
 
 
 def too_large(what: str, decoded: int, most: int) -> str:
-    """Return an error's text, with the bytes needed, the limit, and how to raise the limit."""
+    """Return the text of an error: the bytes needed, the limit, and how to raise the limit."""
     return f"{what} {decoded:,} bytes, more than max_bytes={most}; {raised(decoded)}"
 
 

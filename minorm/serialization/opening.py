@@ -1,8 +1,8 @@
-"""Opens a regular file for reading without waiting, or raises an error in words that names the file.
+"""Opens a regular file for reading and never waits, or raises an error that names the file and says what is wrong.
 
-Reading a pipe could wait for ever, and a device may have no end. So we check that the path is a regular file before we
-open it, because a pipe or a tape reacts to the opening alone. We check the open file again, so an attacker gains
-nothing by replacing the file in between.
+Reading a pipe could wait for ever, and a device may have no end. So we check that the path is a regular file. We check
+this before we open it, because opening alone already affects a pipe or a tape. We check the open file again, so an
+attacker gains nothing by replacing the file in between.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Irregular(OSError):
 def regular(path: FilePath, operation: str, follow: bool = True) -> BufferedReader:
     """Open the regular file at `path` for reading.
 
-    operation  the name of the caller, with which errors begin
+    operation  the name of the caller; error messages begin with it
     follow     True if the path may be a symbolic link
 
-    The errors FileNotFoundError, PermissionError and Irregular (an OSError) say in words what is wrong, and keep
-    `errno`.
+    Raises FileNotFoundError, PermissionError or Irregular (an OSError). The message says what is wrong, and `errno` is
+    kept.
     """
     descriptor, _ = _opened(path, operation, follow)
     return open(descriptor, "rb")
 
 
 def contents(path: FilePath, operation: str) -> bytes:
-    """Return all bytes of the regular file at `path`, with few system calls; it raises the errors of `regular`."""
+    """Return all bytes of the regular file at `path`, with few system calls; raise the same errors as `regular`."""
     descriptor, size = _opened(path, operation)
     try:
         whole = os.read(descriptor, size + 1)
@@ -80,7 +80,7 @@ def _opened(path: FilePath, operation: str, follow: bool = True) -> tuple[int, i
 
 
 def exists(path: FilePath, operation: str) -> bool:
-    """Return True if `path` exists; raise an OSError in words if the user has no permission to look."""
+    """Return True if `path` exists; raise an OSError if the user may not look there."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -96,12 +96,12 @@ def _check(status: os.stat_result, name: str, operation: str) -> None:
 
 
 def kind(mode: int) -> str:
-    """Return the kind of a path with this `st_mode`, in words."""
+    """Return words for the kind of file that has this `st_mode`, such as "a folder"."""
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 
 def _flags(*names: str) -> int:
-    """Combine the flags in `names` that this system has."""
+    """Combine the flags with these names; leave out flags that this system lacks."""
     return sum(getattr(os, name, 0) for name in names)
 
 

@@ -1,13 +1,14 @@
-"""Reads and writes safetensors files: a JSON table of contents, then the arrays' bytes. The reader checks everything.
+"""Reads and writes safetensors files: first a JSON table of contents, then the bytes of the arrays.
 
     8 bytes    N, the length of the header, an unsigned little-endian integer
     N bytes    the header: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
                "__metadata__": {"key": "text"}}, filled up with spaces so that the data starts on a multiple of 8
     the rest   the arrays in C order, little-endian, one after the other without gaps
 
-The writer sorts the data by item size, the largest first, so that every array is aligned; the header keeps the caller's
-order. Before the reader allocates anything, it compares the header's entries with the size of the file and with each
-other. So a file never takes more memory than its own length. Format: https://github.com/huggingface/safetensors
+The writer sorts the data by item size, the largest first, so that every array is aligned. The header keeps the caller's
+order. Before the reader allocates anything, it checks everything: it compares the header's entries with the size of the
+file and with each other. So reading a file never takes more memory than the file's length. Format:
+https://github.com/huggingface/safetensors
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ DTYPES = {name: dtype for dtype, name in NAMES.items()}
 
 
 def write(arrays: Mapping[str, Array], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
-    """Write `arrays` and `metadata` to `path`, all or nothing (minorm.serialization.atomic).
+    """Write `arrays` and `metadata` to `path` in one step (minorm.serialization.atomic).
 
-    An array may have any memory order and byte order; arrays that are not contiguous and little-endian are copied, one
-    at a time.
+    An array may have any memory order and byte order. An array that is not contiguous and little-endian is copied; only
+    one copy exists at a time.
     """
     header: dict[str, Any] = {} if not metadata else {METADATA: _checked_metadata(metadata)}
     for name, array in arrays.items():
@@ -105,7 +106,7 @@ def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _little_endian_bytes(array: Array) -> memoryview[Any]:
-    """Return the array's bytes in the file's order; if they have this order already, nothing is copied."""
+    """Return the array's bytes in the order of the file; copy nothing if they are in this order already."""
     swap = array.dtype.itemsize > 1 and not _is_little_endian(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1)
     if swap:
@@ -133,9 +134,9 @@ def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def _other_format(file: BufferedReader) -> str:
-    """If the file has another common format of weights, return a text that names it and says what to do; else "".
+    """If the file has another known format of weights, return a text that names the format and the remedy; else "".
 
-    Only the names of entries and the first bytes are read. A pickle is a program, and nothing here ever runs it.
+    Only the first bytes and the names of entries are read. A pickle is a program, and this module never runs one.
     """
     file.seek(0)
     start = file.read(len(_PYTORCH_BEFORE_1_6))
@@ -222,7 +223,7 @@ def _no_constant(word: str) -> Any:
 
 
 def _checked_entry(name: str, entry: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
-    """Return (dtype, shape, start, end) of an entry; raise ValueError if they contradict each other."""
+    """Return (dtype, shape, start, end) of an entry; raise ValueError if the entry is wrong or contradicts itself."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"entry {name!r} is {short(entry)}; expected an object with dtype, shape and data_offsets")
     try:
@@ -252,7 +253,7 @@ def _are_sizes(value: Any) -> bool:
 
 
 def _check_offsets(entries: Mapping[str, tuple[Any, Any, int, int]], size: int) -> None:
-    """Check that each entry starts where the entry before ends, and that the last entry ends with the file."""
+    """Check that each entry starts at the end of the entry before it, and that the last entry ends with the file."""
     at = 0
     for name, (_, _, start, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
         if start != at:

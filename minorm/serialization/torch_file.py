@@ -1,8 +1,8 @@
 """Reads PyTorch's .pt files without running code in them.
 
-The file is a zip with `data.pkl`, a pickle of the structure, and with `data/0`, `data/1` ..., the tensors' bytes. The
-pickle is interpreted first (unpickling.py), with descriptions in place of tensors. If all descriptions fit the file and
-together stay below the limit, the tensors are made.
+The file is a zip archive. `data.pkl` is a pickle of the structure, and `data/0`, `data/1` ... have the bytes of the
+tensors. First the pickle is interpreted (unpickling.py), with descriptions instead of tensors. If all descriptions fit
+the file and the tensors together stay below the limit, the tensors are made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_PARTS = 1_000_000  # or the number of the pickle's bytes, if that is more
 
 
 def is_one(file: BinaryIO) -> bool:
-    """Return True for a zip that contains a data.pkl. Afterwards the file's position is at its beginning."""
+    """Return True if the file is a zip archive with a data.pkl; set the file's position back to the beginning."""
     zipped = file.read(4) == b"PK\x03\x04"
     file.seek(0)
     if not zipped:
@@ -40,9 +40,10 @@ def is_one(file: BinaryIO) -> bool:
 def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array], Any]) -> Any:
     """Return the saved value: nested dicts, lists, tuples, texts and numbers, with `made(array)` for each tensor.
 
-    max_bytes  the memory that all tensors may take; None for the larger of limits.PT and the file's length
+    max_bytes  the memory that all tensors together may take; None means limits.PT or the file's length, if this is
+               larger
 
-    Raise ValueError for a file that is damaged or big-endian, or that holds other values, such as a whole model or an
+    Raise ValueError if the file is damaged or big-endian, or if it holds any other value, such as a whole model or an
     object of a class.
     """
     try:
@@ -68,7 +69,7 @@ def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array
 
 
 def _run(archive: Archive, place: str) -> tuple[Any, int]:
-    """Run the pickle; return its value, and its size in bytes."""
+    """Run the pickle; return its value, and the size of the pickle in bytes."""
     size = archive.entries[place].size
     room = limits.spare(archive.length) - size
     if room < 0:
@@ -77,10 +78,11 @@ def _run(archive: Archive, place: str) -> tuple[Any, int]:
 
 
 def _tensors(value: Any, most: int) -> list[Tensor]:
-    """Return each tensor in the value once; raise ValueError for a value that a state_dict cannot hold.
+    """Return the different tensors in the value; raise ValueError if a state_dict cannot hold this value.
 
-    In a pickle of a few bytes, a list can hold another list twice, this list a third list twice, and so on; a program
-    that visits every part never ends. So each part is counted as often as it is reached, but visited only once.
+    In a pickle of a few bytes, a list can hold another list twice, this list can hold a third list twice, and so on.
+    Then a program that visits every part never ends. So each part is counted as often as it occurs, but visited only
+    once.
     """
     found: list[Tensor] = []
     seen: dict[int, tuple[int, int]] = {}  # id -> the number of its parts, and their depth; (0, 0) during its visit
@@ -123,10 +125,10 @@ def _tensors(value: Any, most: int) -> list[Tensor]:
 
 
 def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
-    """Return the tensors of each storage.
+    """Map each storage to its tensors.
 
-    Raise ValueError if two storages have the same key, because each would be unpacked separately. PyTorch writes equal
-    keys only for storages without numbers.
+    Raise ValueError if two different storages have the same key, because each would be unpacked separately. PyTorch
+    writes equal keys only for storages that are empty.
     """
     found: dict[Storage, list[Tensor]] = {}
     by_key: dict[str, Storage] = {}
@@ -178,7 +180,7 @@ def _numbers(archive: Archive, folder: str, storage: Storage, keep: bool = True)
 
 
 def _view(numbers: Array, tensor: Tensor) -> Array:
-    """Return a copy of the tensor's numbers."""
+    """Return the tensor's numbers as a separate array."""
     steps = [  # the stride of an axis of length 1 may be anything
         step * numbers.itemsize if length > 1 else 0 for length, step in zip(tensor.shape, tensor.strides, strict=True)
     ]
@@ -187,7 +189,7 @@ def _view(numbers: Array, tensor: Tensor) -> Array:
 
 
 def _replaced(value: Any, arrays: dict[int, Any]) -> Any:
-    """Replace descriptions by arrays; lists and dicts are changed in place, and shared objects stay shared."""
+    """Replace descriptions of tensors by arrays; change lists and dicts in place, and keep shared objects shared."""
     done: dict[int, Any] = {}
 
     def replace(value: Any) -> Any:

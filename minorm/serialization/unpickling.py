@@ -1,11 +1,11 @@
-"""Interprets a pickle, a program for a stack machine; this machine knows only the words that a state_dict needs.
+"""Interprets a pickle. A pickle is a program for a stack machine; this one knows only what a state_dict needs.
 
-It makes dicts, lists, tuples, texts and numbers. It computes the results of three known functions itself, and refuses
-every other name, so no function that the file names is ever called. It only describes a tensor: `Tensor` gives the
-place of the tensor's numbers. The reader compares all descriptions with the file before it makes a tensor.
+The machine makes dicts, lists, tuples, texts and numbers. It computes the results of three known functions itself, and
+refuses every other name. So a function that the file names is never called. A tensor is only described: a `Tensor` says
+where in the file the tensor's numbers are. The reader compares all descriptions with the file before it makes a tensor.
 
-The machine counts the bytes of memory that each instruction takes, and some more because each instruction takes time.
-It refuses a pickle before the pickle takes far more memory than its length justifies.
+For each instruction (a "word"), the machine counts the bytes of memory that the instruction takes, plus a constant for
+its time. The machine stops before a pickle takes far more memory than the pickle's length justifies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORD = 32  # counted for every word; some words make nothing, but millions of th
 
 
 class Storage(NamedTuple):
-    """The numbers of the file's entry data/KEY."""
+    """Describes the numbers in the file's entry data/KEY."""
 
     key: str
     kind: str  # of STORAGES
@@ -44,7 +44,7 @@ class Storage(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """A view of a storage's numbers; offset and strides count numbers."""
+    """Describes a view of a storage; offset and strides count numbers, not bytes."""
 
     storage: Storage
     offset: int
@@ -54,15 +54,15 @@ class Tensor(NamedTuple):
 
 
 class Name(str):
-    """A name that the pickle refers to, as "module name"."""
+    """A name in the pickle, in the form "module name"."""
 
     __slots__ = ()
 
 
 def run(pickle: bytes, room: int) -> Any:
-    """Return the pickle's value, made in at most `room` bytes of memory.
+    """Return the value of the pickle; interpreting it may take at most `room` bytes of memory.
 
-    Raise ValueError for every word, name and value that a state_dict does not need.
+    Raise ValueError if the pickle has a word, a name or a value that a state_dict does not need.
     """
     machine = _Machine(pickle, room)
     try:
@@ -106,7 +106,7 @@ class _Machine:
         return text
 
     def cost(self, size: int) -> None:
-        """Count bytes of memory before the machine takes them."""
+        """Count `size` bytes of memory, before the machine takes them; raise ValueError if the room is used up."""
         self.room -= size
         if self.room < 0:
             raise ValueError(f"its pickle of {len(self.pickle)} bytes has far more words, or makes "
@@ -118,13 +118,13 @@ class _Machine:
         self.stack.append(value)
 
     def pop(self) -> Any:
-        """Take the uppermost value, which must be above the uppermost mark."""
+        """Remove and return the uppermost value, which must be above the uppermost mark."""
         if self.marks and len(self.stack) <= self.marks[-1]:
             raise ValueError("its pickle is damaged: it takes a value from below a mark")
         return self.stack.pop()
 
     def marked(self) -> list[Any]:
-        """Take all values above the uppermost mark."""
+        """Remove and return all values above the uppermost mark; remove this mark."""
         start = self.marks.pop()
         items = self.stack[start:]
         del self.stack[start:]
@@ -147,7 +147,7 @@ class _Machine:
         self.marks.append(len(self.stack))
 
     def several(self, count: int) -> None:
-        """Replace the uppermost values by a tuple of them."""
+        """Replace the uppermost `count` values by one tuple."""
         items = [self.pop() for _ in range(count)]
         self.push(tuple(reversed(items)), TUPLE)
 
@@ -168,7 +168,7 @@ class _Machine:
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def build(self) -> None:
-        """Drop an object's attributes; a state_dict has attributes, but we do not need them."""
+        """Drop the attributes of an object; a state_dict has some, but they are not needed."""
         if type(self.pop()) is not dict or type(self.stack[-1]) is not dict:
             raise ValueError(f"it holds an object of a class; {EXPECTED}")
 
@@ -181,7 +181,7 @@ class _Machine:
         self.push(Name(name), VALUE + 64)
 
     def known_by_texts(self) -> None:
-        """Push a known name whose two parts are on the stack."""
+        """Push a known name; its two parts, module and name, are on the stack."""
         second, first = self.pop(), self.pop()
         if type(first) is not str or type(second) is not str:
             raise ValueError("its pickle is damaged: it asks for a name that is not a text")
@@ -197,7 +197,7 @@ class _Machine:
         self.push(Storage(str(key), kind.removeprefix("torch "), count), STORAGE)
 
     def answer(self) -> None:
-        """Replace a known function and its arguments by the result that the function would return."""
+        """Replace a known function and its arguments on the stack by the function's result, without calling it."""
         arguments, function = self.pop(), self.pop()
         if type(function) is not Name or type(arguments) is not tuple:
             raise ValueError("its pickle is damaged: it calls what is no function")
@@ -224,7 +224,7 @@ class _Machine:
 
 
 def _check_key(key: Any) -> None:
-    """Raise ValueError for a key that no state_dict has; tuples are hashed slowly, and many may share a hash."""
+    """Raise ValueError for a key that no state_dict has; tuples, for example, are slow and may all share one hash."""
     if type(key) not in (str, int, float, bool, type(None)):
         raise ValueError("a dict in it has a key that is neither a text nor a number")
     if type(key) is int and abs(key) >= MAX_KEY:
@@ -237,7 +237,7 @@ def _are_sizes(values: Any) -> bool:
 
 
 def _tensor(arguments: tuple[Any, ...]) -> Tensor:
-    """Return a tensor, which must fit in its storage; the last argument says whether its numbers must be negated."""
+    """Return the description of a tensor, which must fit in its storage; the metadata may ask to negate its numbers."""
     storage, offset, shape, strides = (*arguments[:4], None, None, None, None)[:4]
     metadata = arguments[6] if len(arguments) > 6 else None
     if type(storage) is not Storage or not all(map(_are_sizes, ((offset,), shape, strides))):

@@ -1,1 +1,1 @@
-"""Helpers for all other packages: clear errors, docstrings, late imports, names that are safe to show."""
+"""Helpers for all other packages: clear errors, docstrings, late imports, and names that are safe to print."""

@@ -1,7 +1,8 @@
-"""Explains two mistakes in calls: an argument that does not exist, and an array of another library.
+"""Explains two mistakes in calls: an argument that the function does not have, and an array of another library.
 
-Functions look for them only after a call has failed, so a correct call takes no extra time. A class compares the names
-before it makes an object, in half a microsecond, because it cannot catch an error that `__init__` raises.
+Functions look for these mistakes only after a call has failed, so a correct call takes no extra time. A class cannot
+catch an error that `__init__` raises. So a class compares the names before it makes an object, which takes half a
+microsecond.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ Self = TypeVar("Self", bound="Checked")
 def signature(public: Callable[..., Any]) -> inspect.Signature:
     """Return `inspect.signature(public)`; for a class, the signature of its `__init__` without self.
 
-    Early releases of Python 3.11 (Debian 12 has 3.11.2) would use the `__new__` of a base, and Checked's accepts any
-    arguments.
+    Early releases of Python 3.11 (Debian 12 has 3.11.2) would use `__new__` of a base class, and `Checked.__new__`
+    accepts any arguments.
     """
     init: Any = getattr(public, "__init__", None)
     if not isinstance(public, type) or init is object.__init__:
@@ -77,7 +78,7 @@ def _shown(signature: inspect.Signature) -> str:
 
 
 def checked(function: AnyCallable) -> AnyCallable:
-    """Decorate a public function so that the error for a wrong argument says which argument was meant."""
+    """Decorate a public function, so that the error for a wrong argument suggests the right argument."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -96,9 +97,9 @@ MEMORY = {"pin_memory", "layout", "memory_format"}
 
 
 def making(function: AnyCallable) -> AnyCallable:
-    """`checked` for a function that makes a Tensor: it ignores the arguments in MEMORY, and f(size=(2, 3)) is f(2, 3).
+    """Apply `checked` to a function that makes a Tensor; ignore arguments in MEMORY, and accept size=(2, 3) for 2, 3.
 
-    Arguments in MEMORY that the function itself has are passed on.
+    MEMORY lists arguments of PyTorch. Those that the function itself has are not ignored.
     """
     strict = checked(function)
     code = function.__code__
@@ -121,7 +122,7 @@ NUMPYS = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def numpys(function: AnyCallable) -> AnyCallable:
-    """Decorate a function of dim and keepdim so that it also accepts NumPy's names, axis and keepdims."""
+    """Decorate a function with arguments dim and keepdim, so that it also accepts NumPy's names axis and keepdims."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -134,7 +135,7 @@ def numpys(function: AnyCallable) -> AnyCallable:
 
 
 def numpys_methods(cls: AnyClass) -> AnyClass:
-    """Decorate a class so that all its methods with dim or keepdim accept NumPy's names, inherited methods too."""
+    """Decorate a class, so that all its methods with dim or keepdim, also inherited ones, accept NumPy's names."""
     for name in dir(cls):
         method = getattr(cls, name)
         code = getattr(inspect.unwrap(method), "__code__", None) if inspect.isfunction(method) else None
@@ -144,12 +145,12 @@ def numpys_methods(cls: AnyClass) -> AnyClass:
 
 
 class Checked:
-    """Base of the public classes: a wrong argument raises an error that names the class and the argument meant."""
+    """Base of the public classes: the error for a wrong argument names the class and suggests the right argument."""
 
     __slots__ = ()
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """Make an object after checking that the arguments fit `__init__`; a copy is made without arguments."""
+        """Check that the arguments fit `__init__`, and make an object; copying an object passes no arguments."""
         cls._check_call(args)
         doubtful = (args or kwargs) and not _surely_fits(cls.__init__, args, kwargs)
         if doubtful and (error := wrong_call(cls.__name__, cls, args, kwargs)):
@@ -158,11 +159,11 @@ class Checked:
 
     @classmethod
     def _check_call(cls, args: tuple[Any, ...]) -> None:
-        """Raise TypeError if the arguments are meant for something else; a subclass may define this check."""
+        """A check that a subclass may define: raise TypeError if the arguments are meant for something else."""
 
 
 def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether arguments certainly fit `__init__`; if False, inspect must decide, which is ten times slower."""
+    """Return True if the arguments surely fit `__init__`; otherwise inspect must decide, which is ten times slower."""
     code = getattr(init, "__code__", None)
     if code is None:
         return False
@@ -190,7 +191,7 @@ _signatures: weakref.WeakKeyDictionary[Callable[..., Any], inspect.Signature] = 
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the function's signature from a cache, as a trace needs it for every call."""
+    """Return the function's signature, from a cache, because a trace needs the signature for every call."""
     found = _signatures.get(function) if isinstance(function, FunctionType) else inspect.signature(function)
     if found is None:
         found = _signatures[function] = inspect.signature(function)
@@ -198,7 +199,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def outside() -> int:
-    """Return the stacklevel for a warning about a call: the level of the first frame outside minorm."""
+    """Return the stacklevel for a warning: the level of the first frame outside minorm."""
     frame: Any = sys._getframe(1)
     level = 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("minorm."):
@@ -207,7 +208,7 @@ def outside() -> int:
 
 
 def called_within(*passed: str) -> bool:
-    """Return whether the caller is in minorm; the caller is the first frame up the stack outside `passed` modules."""
+    """Return whether the caller is in minorm; the caller is the first frame that is not in a module of `passed`."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(passed):
         frame = frame.f_back
@@ -215,7 +216,7 @@ def called_within(*passed: str) -> bool:
 
 
 def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
-    """Return the values before the first bool, and the bools for `flags`; TypeError if they do not fit."""
+    """Return the values before the first bool, and the bools for `flags`; raise TypeError if they do not fit."""
     count = next((i for i, value in enumerate(values) if type(value) is bool), len(values))
     given = values[count:]
     if not count or len(given) > len(flags) or not all(type(flag) is bool for flag in given):
@@ -230,7 +231,7 @@ def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[t
 
 
 def kind_of(value: Any) -> str:
-    """Return the type's name: `int`, `ndarray`; an array of another library has its module's name: `torch.Tensor`."""
+    """Return the name of a value's type, such as `int`; for another library's array with the module: `torch.Tensor`."""
     kind = type(value)
     return f"{kind.__module__}.{kind.__qualname__}" if is_foreign(value) else kind.__name__
 
@@ -244,7 +245,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def conversion(name: str, value: Any) -> str:
-    """Return advice on how to make a Tensor from `value`, or where to find one; the advice calls the value `name`."""
+    """Return advice on how to make a Tensor from `value` or where to find one; `name` is the name of the value."""
     if not is_foreign(value):
         return _nearest_tensor(name, value) or "make one with minorm.tensor(data)"
     source = f"{name}.detach()" if getattr(value, "requires_grad", False) else name
@@ -254,7 +255,7 @@ def conversion(name: str, value: Any) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """Return whether the value has a Tensor's `from_array`, as this module cannot import the class."""
+    """Return whether the value has a Tensor's method `from_array`, since this module cannot import the class."""
     return hasattr(type(value), "from_array")
 
 
@@ -272,13 +273,13 @@ def _nearest_tensor(name: str, value: Any) -> str:
 
 
 def not_a_tensor(operation: str, name: str, value: Any) -> TypeError:
-    """`conv2d: x is torch.Tensor; expected a Tensor of minorm; convert it: ...`"""
+    """Return an error such as `conv2d: x is torch.Tensor; expected a Tensor of minorm; convert it: ...`"""
     expected = "a Tensor of minorm" if is_foreign(value) else "a Tensor"
     return TypeError(f"{operation}: {name} is {kind_of(value)}; expected {expected}; {conversion(name, value)}")
 
 
 def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
-    """Return the error for the first argument that is or contains another library's array; None if no argument is."""
+    """Return the error for the first argument that is, or contains, another library's array, or None."""
     for name, value in each_argument(named):
         if is_foreign(value):
             return not_a_tensor(operation, name, value)
@@ -286,7 +287,7 @@ def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
 
 
 def each_argument(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) for every argument and for every item of tuples and lists, which is called `tensors[1]`."""
+    """Yield (name, value) for every argument, and for every item of tuples and lists, with names like `tensors[1]`."""
     for name, value in named.items():
         yield name, value
         if isinstance(value, (tuple, list)):

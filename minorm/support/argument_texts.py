@@ -1,4 +1,4 @@
-"""Texts for `documented` on the arguments of Tensor's methods and of functions that make Tensors."""
+"""Texts for `documented`: descriptions of arguments of Tensor's methods and of functions that make Tensors."""
 
 from __future__ import annotations
 

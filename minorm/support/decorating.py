@@ -1,7 +1,8 @@
 """Lets context managers work as decorators: `@no_grad()` is active while the body of the function runs.
 
-The body of a generator runs when the caller takes the next item, and the body of a coroutine while it is awaited, both
-after the call has returned. So the block is entered for each step of the body, and left while the caller runs.
+The body of a generator runs when the caller takes the next item, and the body of a coroutine runs while the coroutine
+is awaited. Both run after the call has returned. So the block is entered for each step of the body, and left while the
+caller runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 class Block(ContextDecorator):
-    """Base class of context managers that also decorate; a subclass defines `_recreate_cm` to make an equal one."""
+    """Base class of context managers that are also decorators; `_recreate_cm` of a subclass makes an equal object."""
 
     def __call__(self, function: AnyCallable) -> AnyCallable:
         """Return the function with the block around its body."""
@@ -48,7 +49,7 @@ class Block(ContextDecorator):
 
 
 def stepped(body: Any, make: Callable[[], AbstractContextManager[Any]]) -> Generator[Any, Any, Any]:
-    """Run a generator or coroutine, each step inside a block `with make()`; yield and return its values."""
+    """Run each step of a generator or coroutine inside a block `with make()`; yield and return its values."""
     step, given = body.send, None
     while True:
         try:

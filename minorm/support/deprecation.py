@@ -5,8 +5,8 @@
 
     __getattr__ = renamed(__name__, {"BatchNorm": "BatchNorm2d"}, since="0.2", gone="0.3", get=__getattr__)
 
-CONTRIBUTING.md has the policy, under "Change a public name". GOING lists the deprecated names for the tests, which fail
-if a name still exists when the version reaches its `gone`.
+CONTRIBUTING.md has the policy, under "Change a public name". GOING lists the deprecated names for the tests. The tests
+fail if a name still exists when the version reaches the name's `gone`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 class Going(NamedTuple):
-    """A deprecated name: `since` is the first release that warns, `gone` the first release without the name."""
+    """A deprecated name: `since` is the first release that warns, and `gone` is the first release without the name."""
 
     name: str
     instead: str
@@ -31,7 +31,7 @@ class Going(NamedTuple):
     gone: str
 
     def warn(self) -> None:
-        """Issue a DeprecationWarning for the user's line that uses the name."""
+        """Issue a DeprecationWarning that points to the line of the user's code with the name."""
         text = f"{self.name} is deprecated since minorm {self.since} and goes in {self.gone}; use {self.instead}"
         warnings.warn(text, DeprecationWarning, stacklevel=outside())
 
@@ -40,7 +40,7 @@ GOING: list[Going] = []
 
 
 def version(text: str) -> tuple[int, int]:
-    """Return (major, minor) of a version: (0, 2) for "0.2" and "0.2.1"."""
+    """Return (major, minor) of a version, such as (0, 2) for "0.2" and "0.2.1"."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
 
@@ -64,7 +64,7 @@ def deprecated(instead: str, *, since: str, gone: str) -> Callable[[AnyCallable]
 def renamed(
     package: str, names: Mapping[str, str], *, since: str, gone: str, get: Callable[[str], Any] | None = None
 ) -> Callable[[str], Any]:
-    """Return a package's `__getattr__` (PEP 562): old names warn and give the new objects; `get` finds other names."""
+    """Return a package's `__getattr__` (PEP 562): old names warn and mean the new objects; `get` finds other names."""
     going = {old: _going(f"{package}.{old}", f"{package}.{new}", since, gone) for old, new in names.items()}
 
     def find(name: str) -> Any:

@@ -1,11 +1,11 @@
-"""Completes docstrings with a description of every argument, so that texts that functions share are written once.
+"""Completes docstrings with a description of every argument, so that functions can share these descriptions.
 
     @documented(ARGUMENTS, size="how many neighbouring channels are summed over")
     def local_response_norm(x, size, alpha=1e-4): ...
 
-`documented` puts a section `Args:` before the docstring's example, with each argument of the signature, its type, its
-default and its text. So a default is never out of date. An argument without a text is an error: for a function at once,
-for a class when its docstring is read.
+`documented` puts a section `Args:` before the docstring's example. The section has each argument of the signature, with
+its type, default and text. So a default is never out of date. A missing text raises an error: at once if it is a
+function's argument, or, for a class, when the docstring is read.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def documented(
     words: Mapping[str, str] | None = None,
     **own: str,
 ) -> Callable[[Documented], Documented]:
-    """Decorate a public function or class: its docstring then describes each argument with a text of `own` or `shared`.
+    """Decorate a public function or class: add the arguments to its docstring, with texts of `own` or `shared`.
 
-    base: a class or function whose docstring is appended, for functions that differ only in the axes of x. In that
-    docstring `{name}` is replaced by this function's name, `{shape}` by an example's shape of x, and `{key}` by
-    words["key"].
+    base: a class or function whose docstring is appended, for functions that differ only in the axes of x. In the
+    docstring of `base`, `{name}` is replaced by this function's name, `{shape}` by the shape of x in an example, and
+    `{key}` by words["key"].
     """
 
     def fill(public: Documented) -> Documented:
@@ -86,9 +86,10 @@ def arguments_of(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClass], DocumentedClass]:
-    """Decorate a class so that the docstring of each of its public methods describes each argument.
+    """Decorate a class, so that the docstrings of all its public methods describe each argument.
 
-    shared: texts by the argument's name, or by `method.argument` if the argument means something else in that method.
+    shared: texts by the name of the argument, or by `method.argument` if the argument has another meaning in this
+    method.
     """
 
     def fill(cls: DocumentedClass) -> DocumentedClass:
@@ -124,7 +125,7 @@ def _dedented(text: str) -> str:
 
 
 def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, str]]:
-    """Return (name, type, default, stars) of each argument except self; _NONE for no type, None for no default."""
+    """Return (name, type, default, stars) of each argument but self; no type is _NONE, and no default is None."""
     function: Any = public
     function = function.__init__ if isinstance(public, type) else function
     given = 0  # number of arguments that a partial gives
@@ -162,7 +163,7 @@ _BUILT_IN = {"Any", "Tensor", "Tensor | None", "bool", "float", "int", "str", "i
 
 
 def _spelled(kind: Any, names: Mapping[str, Any]) -> Any:
-    """Return a type in the form for help(): aliases such as `IntOrInts` are replaced by their types."""
+    """Return a type in the form for help(), where aliases such as `IntOrInts` are replaced by their types."""
     if not isinstance(kind, str):
         return kind
     found = [(word, names.get(word)) for word in kind.split(" | ")]
@@ -170,13 +171,13 @@ def _spelled(kind: Any, names: Mapping[str, Any]) -> Any:
 
 
 def _bare(alias: UnionType) -> str:
-    """Return the alias's types without modules: `int | Sequence[int]`."""
+    """Return the types of an alias without their modules, such as `int | Sequence[int]`."""
     return str(alias).replace("collections.abc.", "").replace("minorm.tensor.", "")
 
 
 @functools.cache
 def _entry(name: str, kind: Any, default: str | None, stars: str, text: str) -> str:
-    """`    eps (float, default 1e-05): added to the variance`"""
+    """Return an entry such as `    eps (float, default 1e-05): added to the variance`."""
     about = [] if kind in ("Any", _NONE) else [str(kind)]
     if default is not None:
         about.append(f"default {default}")
@@ -197,7 +198,7 @@ def _wrapped(text: str, indent: int) -> str:
 
 
 def _fitted(paragraph: str) -> str:
-    """Return the paragraph, wrapped anew if it is prose that inserted words have made too wide."""
+    """Return the paragraph; wrap it again if it is prose and inserted words have made a line too long."""
     lines = paragraph.split("\n")
     wide = not paragraph.startswith((" ", "Example:")) and max(map(len, lines)) > WIDTH + 4
     return _wrapped(" ".join(lines), 0) if wide else paragraph

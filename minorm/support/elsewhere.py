@@ -1,4 +1,4 @@
-"""Gives advice on names that users look for in minorm but that do not exist here: what to write instead.
+"""Advice for names that users look for, but that minorm does not have: says what to write instead.
 
 An AttributeError for such a name ends with the advice.
 """
@@ -60,13 +60,13 @@ _ADVICE: dict[str, dict[str, str]] = {
 
 
 def advice(place: str, name: str) -> str:
-    """Return `; write ...`, to append to an AttributeError; "" if there is no advice."""
+    """Return a text `; write ...` for the end of an AttributeError; "" if there is no advice."""
     words = _ADVICE.get(place, {}).get(name)
     return f"; {words}" if words else ""
 
 
 def absent(package: str) -> Callable[[str], Any]:
-    """Return a `__getattr__` (PEP 562) that raises AttributeError with advice, for a package without late names."""
+    """Return a `__getattr__` (PEP 562) that raises AttributeError with advice, for a package without lazy imports."""
 
     def get(name: str) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}{advice(package, name)}", name=name)

@@ -1,7 +1,8 @@
-"""Detects if another project's distribution, minorm, has overwritten files of our distribution, minorm-nn.
+"""Detects if the distribution "minorm" of another project has overwritten files of ours, "minorm-nn".
 
-pip overwrites existing files without a warning. If both are installed, some modules are ours and some are not, and the
-resulting errors do not name the cause. A plain import does not check for this, as the check takes 10 ms.
+pip overwrites existing files without a warning. If both distributions are installed, some modules are ours and others
+are not, and the resulting errors do not name the cause. A plain import does not check for this conflict, because the
+check takes 10 ms.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ AUTHOR = "the minorm developers"
 
 
 def conflict() -> str | None:
-    """Return a sentence on the conflict and its remedy; None unless both distributions are installed."""
+    """Return a sentence about the conflict and its remedy, or None if only one distribution is installed."""
     from importlib.metadata import Distribution, distributions  # takes 10 ms
 
     def find(name: str) -> Distribution | None:

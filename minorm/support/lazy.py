@@ -19,14 +19,14 @@ Functions = tuple[Callable[[str], Any], Callable[[], list[str]]]
 def names(package: str, later: Mapping[str, str]) -> Functions:
     """Return `__getattr__` and `__dir__` (PEP 562) for a package whose names come from its modules.
 
-    The modules themselves are attributes too; `dir` lists only those without names in `later`.
+    The modules themselves are attributes too, but `dir` lists only modules without names in `later`.
     """
     homes = {name: f"{package}.{module}" for module, words in later.items() for name in words.split()}
     return _functions(package, homes, {module for module, words in later.items() if not words})
 
 
 def from_module(package: str, module: str, words: str) -> Functions:
-    """Return `__getattr__` and `__dir__` for a module whose late names all come from one other module."""
+    """Return `__getattr__` and `__dir__` for a module that imports all its late names from one other module."""
     return _functions(package, dict.fromkeys(words.split(), module), set())
 
 

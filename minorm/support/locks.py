@@ -1,4 +1,4 @@
-"""Makes locks that neither a signal handler nor a fork can leave locked for ever."""
+"""Makes locks that no signal handler and no fork can leave locked for ever."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def shared_lock() -> Any:
-    """Return a lock for use until the process ends.
+    """Return a lock that is used until the process ends.
 
-    It is an RLock, as a signal handler or the garbage collector may enter the same code again in the same thread. A
-    fork waits for it: otherwise a lock that another thread holds would stay locked in the child, which lacks that
-    thread.
+    The lock is an RLock, because a signal handler or the garbage collector may run the same code again in the same
+    thread. A fork waits until the lock is free. Otherwise a lock that another thread holds would stay locked in the
+    child, where this thread does not exist.
     """
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):

@@ -1,8 +1,8 @@
 """Makes the names of files, folders and people safe to show.
 
 A name may contain anything: bytes that move a cursor or colour a terminal, letters that reverse a line, a line break
-that begins a false line of output, bytes that are not UTF-8. Each of these is shown as its escape, so that a reader
-sees it and no terminal acts on it.
+that begins a false line of output, bytes that are not UTF-8. Each such character is shown as an escape, so that a
+reader sees it and no terminal interprets it.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ FORMULA = ("=", "+", "-", "@")  # a cell that begins with one of them is a formu
 
 
 def printable(text: object) -> str:
-    r"""Return the text in one line; each character that is not printable becomes its escape: `\x1b`, `\n`, `\u202e`.
+    r"""Return the text in one line; each character that is not printable becomes an escape, such as `\x1b` or `\u202e`.
 
-    A byte of a file's name that is not UTF-8 is shown as that byte: `j\xfcrgen`.
+    A byte of a file's name that is not UTF-8 is shown by its value, such as `j\xfcrgen`.
     """
     shown = str(text)
     return shown if shown.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in shown)
 
 
 def quoted(name: object) -> str:
-    r"""Return repr(name), in which bytes that are not UTF-8 are shown as in `printable`: `'j\xfcrgen'`."""
+    r"""Return repr(name), with bytes that are not UTF-8 in the same form as in `printable`, such as `'j\xfcrgen'`."""
     return _CARRIED.sub(_AS_BYTE, repr(name))
 
 
 def printable_lines(text: object) -> str:
-    """Return the text with each line made `printable`; line breaks stay."""
+    """Return the text after applying `printable` to each line; line breaks stay."""
     return "\n".join(map(printable, str(text).split("\n")))
 
 
 def message(text: object) -> str:
     """Return an error or a warning as printable text; later lines are indented, so that no name begins a line.
 
-    Python's own errors show files by `repr`; a byte that is not UTF-8 is shown in the same way there too.
+    Python's own errors show the names of files by `repr`; bytes that are not UTF-8 get the same form there.
     """
     first, *rest = printable_lines(_CARRIED.sub(_AS_BYTE, str(text))).split("\n")
     return "\n".join([first, *(line if not line or line.startswith("  ") else f"  {line}" for line in rest)])
 
 
 def for_page(text: object) -> str:
-    """Return the text made printable and escaped for HTML, for use between tags and in attributes."""
+    """Return the text in printable form and escaped for HTML, for use between tags and in attributes."""
     import html  # late: a command must start fast (startup.py), and this takes a millisecond
 
     return html.escape(printable_lines(text))

@@ -1,11 +1,11 @@
-"""Handles Ctrl-C and errors while the command line imports the library: the process ends with one line.
+"""Handles Ctrl-C and errors while the command line imports the library: then the process prints one line and ends.
 
     minorm ...    python -m minorm ...    python -m minorm.cli ...
 
-`minorm/__init__.py` imports this module first; it has an effect only in processes of the command line. NumPy turns an
-interrupt during its import into an ImportError about a bad installation, and other packages ignore it. So while
-modules are imported, when no work can be lost yet, Ctrl-C ends the process at once. As soon as `cli.main` is ready for
-it, Ctrl-C raises Python's KeyboardInterrupt again.
+`minorm/__init__.py` imports this module first, but the module has an effect only in processes of the command line.
+NumPy turns an interrupt during its import into an ImportError about a bad installation, and other packages ignore the
+interrupt. So while modules are imported, Ctrl-C ends the process at once; no work can be lost yet. As soon as
+`cli.main` can handle an interrupt, Ctrl-C raises KeyboardInterrupt again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ INTERRUPTED = 130  # the exit code after Ctrl-C: 128 + SIGINT, as in shells
 
 
 class Startup:
-    """Handles Ctrl-C and errors before `cli.main` takes over, and later those that `main` cannot see.
+    """Handles Ctrl-C and errors before `cli.main` runs; later, it handles only those that `main` cannot catch.
 
-    begun    True if `main` runs, which reports errors itself
+    begun    True if `main` runs, because `main` reports errors itself
     ready    True while `main` is inside its `try`, which catches a KeyboardInterrupt
     pressed  True if Ctrl-C was pressed, even if some code has ignored the KeyboardInterrupt
     """
@@ -39,7 +39,7 @@ class Startup:
     pressed = False
 
     def watch(self) -> None:
-        """Install the handlers; SIGINT is left alone if it is ignored, as in a shell's background job."""
+        """Install the handlers; if SIGINT is ignored, as in a background job of a shell, it stays ignored."""
         if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
             _signal.signal(_signal.SIGINT, self.interrupt)
         sys.excepthook = self.excepthook
@@ -53,7 +53,7 @@ class Startup:
         raise KeyboardInterrupt
 
     def excepthook(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        """Handle an uncaught exception: end the process after an interrupt; print an error in imports in one line."""
+        """Handle an uncaught exception: end the process after an interrupt; print an error of an import in one line."""
         if issubclass(kind, KeyboardInterrupt):
             _end()
         if self.begun or "--traceback" in sys.argv or not issubclass(kind, (ImportError, ValueError, OSError)):
@@ -62,7 +62,7 @@ class Startup:
             _say(f"minorm: {message(error).removeprefix('minorm: ')}\n")
 
     def unraisablehook(self, what: Any) -> None:
-        """End the process after an interrupt that Python cannot raise, in a C callback or a destructor."""
+        """End the process after an interrupt in a C callback or a destructor, where Python cannot raise an error."""
         if issubclass(what.exc_type, KeyboardInterrupt):
             _end()
         sys.__unraisablehook__(what)
@@ -71,7 +71,8 @@ class Startup:
 def is_command_line(argv: Sequence[str], original: Sequence[str]) -> bool:
     """Return whether sys.argv and sys.orig_argv are those of the command line.
 
-    While `python -m NAME` imports the packages of NAME, argv[0] is "-m", and NAME is the word before argv[1:].
+    While `python -m NAME` imports the packages of NAME, argv[0] is "-m", and NAME is the word before argv[1:] in
+    sys.orig_argv.
     """
     if not argv or len(original) < len(argv):
         return False

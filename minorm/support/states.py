@@ -1,4 +1,4 @@
-"""Checks that arguments of `load_state_dict` and `set_state` have the form of a state, before anything changes."""
+"""Checks, before anything changes, that arguments of `load_state_dict` and `set_state` have the form of a state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ MOST = 1 << 63  # no counter reaches an int this large
 
 
 def check_form(operation: str, state: Any, like: Mapping[str, Any]) -> None:
-    """Raise ValueError if `state` has other keys than `like`, or a value of another kind.
+    """Raise ValueError if the keys of `state` and `like` differ, or a value is of another kind.
 
-    Kinds are numbers, bools, texts, lists whose items are of the kind of the first item in `like`, dicts, and None; if
-    `like` has None, a number is accepted too. Any other value must have the same type as in `like`.
+    Kinds are numbers, bools, texts, lists, dicts and None. The items of a list must be of the same kind as the first
+    item of the list in `like`. If `like` has None, a number is accepted too. Any other value must have the same type as
+    in `like`.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"{operation}: the state is a {kind_of(state)}; expected a dict, as state_dict() gives")
@@ -40,7 +41,7 @@ def check_number(operation: str, name: str, value: Any, low: float, *, whole: bo
 
 
 def completed(change: Callable[[], None]) -> None:
-    """Call `change`; if Ctrl-C interrupts it, call it again to complete it, and then raise KeyboardInterrupt."""
+    """Call `change`; if Ctrl-C interrupts the call, call `change` again to complete it, and raise KeyboardInterrupt."""
     try:
         change()
     except KeyboardInterrupt:
@@ -49,7 +50,7 @@ def completed(change: Callable[[], None]) -> None:
 
 
 def guarded(operation: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
-    """Call `change`; if it fails, call `undo` and raise. If values in the state are the cause, raise ValueError."""
+    """Call `change`; if it fails, call `undo` and raise: a ValueError if the cause is in the state's values."""
     try:
         change()
     except BaseException as error:

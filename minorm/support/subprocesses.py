@@ -1,4 +1,4 @@
-"""Runs programs that may crash or hang in another process, reads their records, and describes how they ended."""
+"""Runs programs that may crash or hang in a separate process, reads their progress, and describes how they ended."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def run(
     first: float = 0.0,
     environment: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Run a program without input, with its standard error in the file `errors`; return its exit status.
+    """Run a program that gets no input and writes its standard error to the file `errors`; return its exit status.
 
-    Return None if it took longer than `seconds` and was stopped. If `progress` names a file, `seconds` limits the time
-    between changes of the file's size, and `first` limits the time before its first change. `environment` has
-    additional variables.
+    Return None if the program took longer than `seconds` and was stopped. If `progress` names a file, `seconds` limits
+    the time between two changes of the file's size, and `first` limits the time before the first change. `environment`
+    has additional variables.
     """
     null = subprocess.DEVNULL
     with open(errors, "wb") as stderr:
@@ -52,7 +52,7 @@ def run(
 
 
 def crash(status: int) -> str:
-    """Describe an exit status below 0: `crashed (SIGSEGV)`."""
+    """Describe an exit status below 0 in words, such as `crashed (SIGSEGV)`."""
     try:
         name = signal.Signals(-status).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""PyTorch's utils: `minorm.utils.data` is `minorm.data`; `minorm.utils.checkpoint` saves memory at the cost of time."""
+"""PyTorch's utils: `minorm.utils.data` is `minorm.data`; `minorm.utils.checkpoint` saves memory, but takes time."""
 
 from minorm.utils import checkpoint, data
 

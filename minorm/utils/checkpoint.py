@@ -1,8 +1,9 @@
-"""Activation checkpointing: a part of the model keeps only its inputs, and is computed a second time for backward().
+"""Activation checkpointing: a part of the model keeps only its inputs, and runs a second time during backward().
 
-It costs a second forward pass of that part, and saves the memory of all results inside it. The numbers and the graph
-are the same: only the state of the graph's nodes is dropped and restored (graph/recomputation.py). The second pass
-draws the same random numbers, uses the same autocast, and does not change running statistics.
+A checkpoint costs a second forward pass of this part, and saves the memory of all results inside the part. The numbers
+and the graph are the same, because only the state of the graph's nodes is dropped and restored
+(graph/recomputation.py). The second pass draws the same random numbers, uses the same autocast, and does not change
+running statistics.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ def checkpoint(
     early_stop: bool = True,  # noqa: ARG001
     **kwargs: Any,
 ) -> Any:
-    """function(*args, **kwargs), of which only the arguments are kept for backward(), but no intermediate results.
+    """Return function(*args, **kwargs), but keep only the arguments for backward(), not the intermediate results.
 
-    backward() calls function again. Then dropout draws the same numbers, autocast is the same, and running statistics
-    do not change; other state that function changes is changed twice. Results may be nested in tuples, lists and
-    dicts, and checkpoints may contain checkpoints. RuntimeError if function changes an argument in place, or if the
-    second call computes something else.
+    backward() calls `function` again. In this second call, dropout draws the same numbers, autocast is the same, and
+    running statistics do not change. Any other state that `function` changes is changed twice. Results may be nested in
+    tuples, lists and dicts, and checkpoints may contain checkpoints. Raises RuntimeError if `function` changes an
+    argument in place, or if the second call computes something else.
 
     Example:
         >>> block = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
@@ -110,9 +111,9 @@ def checkpoint_sequential(
     *,
     preserve_rng_state: bool = True,
 ) -> Any:
-    """Apply the functions one after another, in `segments` parts; each part but the last keeps only its input.
+    """Apply the functions one after another, in `segments` parts. Each part, except for the last, keeps only its input.
 
-    ValueError if there are fewer functions than parts.
+    Raises ValueError if there are fewer functions than parts.
 
     Example:
         >>> model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)])
@@ -141,7 +142,7 @@ def _chain(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 def _tensors(values: Any) -> list[Tensor]:
-    """Return the Tensors in nested tuples, lists and dicts, in their order."""
+    """Return the Tensors in nested tuples, lists and dicts, in order."""
     found: list[Tensor] = []
     mapped(values, Tensor, found.append)
     return found

@@ -1,3 +1,3 @@
-"""`import minorm.utils.data`, as in PyTorch, gives the names of minorm.data."""
+"""Makes the names of minorm.data available as `minorm.utils.data`, as in PyTorch."""
 
 from minorm.data import *  # noqa: F403

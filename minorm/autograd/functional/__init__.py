@@ -1,4 +1,4 @@
-"""Derivatives of functions: Jacobians, Hessians, and their products with vectors, which do not compute the whole
+"""Derivatives of functions: Jacobians, Hessians, and their products with vectors. A product does not compute the whole
 matrix.
 """
 

@@ -1,4 +1,4 @@
-"""Write a case as an exporter would write it: the data are an input, everything else is a weight."""
+"""Write a case in the way an exporter would: the data are an input, and everything else is a weight."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minorm.conformance.case import Case, model
 
 
 def as_file(case: Case) -> tuple[ModelProto, Any]:
-    """Return the file and the array to feed; the file has the outputs' types and shapes, which many runtimes need."""
+    """Return the file and the input array. The file declares types and shapes of outputs, which many runtimes need."""
     proto = model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs)))))
     declare_outputs(proto, case)
     return proto, case.inputs[0]
@@ -34,7 +34,7 @@ def declare_outputs(proto: ModelProto, case: Case) -> None:
 
 @contextmanager
 def on_disk(case: Case) -> Iterator[tuple[Path, Any]]:
-    """Yield the path of the file and the array to feed; a converter may write to the file's folder too."""
+    """Yield the path of the file and the input array; a converter may also write to the file's folder."""
     proto, x = as_file(case)
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         path = Path(folder, "case.onnx")

@@ -1,4 +1,4 @@
-"""Ask Flax's layers (flax.nnx) on JAX, with their default settings."""
+"""Run cases on Flax's layers (flax.nnx), on JAX and with default settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def forward(case: Case, x: Any, *parameters: Any, **more: Any) -> list[Any]:
-    """Return y, and for a batch norm its running statistics; `more` has arguments of the layer's call."""
+    """Return y, and for a batch norm also its running statistics; `more` goes to the layer's call."""
     import jax
     from flax import nnx
 

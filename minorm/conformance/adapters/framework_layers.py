@@ -41,12 +41,12 @@ def axes_of(case: Case) -> tuple[int, ...]:
 
 
 def to_tensor(make: Callable[[Any, str], Any], array: Any) -> Any:
-    """Call `make(array, type)`; a bfloat16 array is passed as float32, as frameworks do not take it from NumPy."""
+    """Call `make(array, type)`; pass bfloat16 as float32, because frameworks do not accept it from NumPy."""
     return make(array.astype(float32) if array.dtype == bfloat16 else array, str(array.dtype))
 
 
 def jax_array(array: Any, kind: str) -> Any:
-    """Turn a NumPy array into a JAX array, with 64 bits allowed; for Flax and Keras."""
+    """Turn a NumPy array into a JAX array for Flax or Keras; types of 64 bits are allowed."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -54,17 +54,17 @@ def jax_array(array: Any, kind: str) -> Any:
 
 
 def tensors(make: Callable[[Any, str], Any], case: Case) -> list[Any]:
-    """Convert all inputs of a case by `to_tensor`."""
+    """Convert all inputs of a case with `to_tensor`."""
     return [to_tensor(make, array) for array in case.inputs]
 
 
 def fetched(case: Case, results: Sequence[Any], wide: Any = "float32") -> list[Any]:
-    """Return the results that the case asks for, as arrays."""
+    """Return the results that the case needs, as arrays."""
     return [to_array(results[place], wide) for place, _ in case.wanted]
 
 
 def to_array(value: Any, wide: Any = "float32") -> Any:
-    """Turn a framework's array into a NumPy array; bfloat16 becomes minorm's type, by way of float32."""
+    """Turn a framework's array into a NumPy array; bfloat16 becomes float32 first, and then minorm's bfloat16."""
     if not str(value.dtype).endswith("bfloat16"):
         return np.array(value)
     return np.array(value.astype(wide)).astype(bfloat16)

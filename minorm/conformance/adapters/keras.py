@@ -1,4 +1,4 @@
-"""Ask Keras 3's layers, on JAX."""
+"""Run cases on the layers of Keras 3, on JAX."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def forward(case: Case, x: Any, *parameters: Any, axis: int = 1, **more: Any) -> list[Any]:
-    """Return y, and for a batch norm its statistics; `axis` is the channel axis, `more` goes to the layer's call."""
+    """Return y, and for a batch norm also its statistics; `axis` is the channel axis, `more` is for the call."""
     import keras
 
     make = layers.find(LAYERS, case, "Keras")

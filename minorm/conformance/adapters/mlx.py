@@ -1,4 +1,4 @@
-"""Ask MLX's layers on the CPU. We translate: MLX has channels last, and its running variance divides by N - 1."""
+"""Run cases on MLX's layers, on the CPU; adapts to channels last, and to a running variance that divides by N - 1."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_array(array: Any, kind: str) -> Any:
 
 
 def forward(case: Case, x: Any, *parameters: Any) -> list[Any]:
-    """Return y, and for a batch norm its running statistics."""
+    """Return y, and for a batch norm also its running statistics."""
     import mlx.core as mx
     import mlx.nn as nn
 

@@ -1,4 +1,4 @@
-"""Ask MNN, by its converter and its own module."""
+"""Run cases on MNN, with its converter and its Python module."""
 
 from __future__ import annotations
 

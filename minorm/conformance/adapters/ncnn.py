@@ -1,4 +1,4 @@
-"""Ask ncnn, by its converter pnnx. ncnn has no batch axis, so we run one sample at a time, as its users do."""
+"""Run cases on ncnn, with its converter pnnx; one sample at a time, because ncnn has no batch axis."""
 
 from __future__ import annotations
 

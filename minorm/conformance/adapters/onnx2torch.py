@@ -1,4 +1,4 @@
-"""Ask onnx2torch: it turns a file into a PyTorch module, which runs in the mode of the file."""
+"""Run cases on onnx2torch, which turns a file into a PyTorch module; the module runs in the mode of the file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _converted(case: Case) -> tuple[Any, Any]:
 
 
 def _package() -> Any:
-    """Import onnx2torch; if torchvision is absent, use a stand-in for it, because only rules for boxes need it."""
+    """Import onnx2torch; if torchvision is missing, replace it by a stand-in, because only rules for boxes need it."""
     try:
         import torchvision.ops  # noqa: F401
     except (ImportError, RuntimeError):  # RuntimeError if it was built for another PyTorch

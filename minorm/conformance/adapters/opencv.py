@@ -1,4 +1,4 @@
-"""Ask OpenCV's module dnn."""
+"""Run cases on OpenCV's module dnn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask OpenVINO on the CPU, in accuracy mode, because by default it computes in bfloat16 if that is faster."""
+"""Run cases on OpenVINO, on the CPU in accuracy mode; by default, OpenVINO computes in bfloat16 if this is faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask PaddlePaddle's functions. We translate: scale and bias of its layer_norm are vectors."""
+"""Run cases on PaddlePaddle's functions; layer_norm gets scale and bias as vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_tensor(array: Any, kind: str) -> Any:
 
 
 def forward(case: Case, *given: Any) -> list[Any]:
-    """Return y, and for a batch norm its running statistics."""
+    """Return y, and for a batch norm also its running statistics."""
     from paddle.nn import functional
 
     return layers.find(CALLS, case, "PaddlePaddle")(functional, case, case.get("epsilon", 1e-5), *given)

@@ -1,4 +1,4 @@
-"""Ask tinygrad's ONNX frontend, on its interpreter, because its CPU device needs clang."""
+"""Run cases on tinygrad's ONNX frontend, with its interpreter, because tinygrad's CPU device needs clang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask tract, which is written in Rust."""
+"""Run cases on tract, which is written in Rust."""
 
 from __future__ import annotations
 

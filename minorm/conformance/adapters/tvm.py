@@ -1,4 +1,4 @@
-"""Ask Apache TVM: its ONNX frontend, built for LLVM."""
+"""Run cases on Apache TVM, with its ONNX frontend and LLVM."""
 
 from __future__ import annotations
 

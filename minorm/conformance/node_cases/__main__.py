@@ -9,7 +9,7 @@ from minorm.conformance.node_cases.writing import write
 
 
 def main(words: list[str] | None = None) -> None:
-    """Write the cases; if that fails, exit with the reason."""
+    """Write the cases; if this fails, exit with a message."""
     parser = argparse.ArgumentParser(
         prog="python -m minorm.conformance.node_cases",
         description="Write test cases of normalizations as onnx's backend tests have them: model.onnx, inputs and "

@@ -1,4 +1,4 @@
-"""Run the sources with an `expect` that keeps each case; onnx's own `expect` would add it to the package's cases."""
+"""Run the sources with an `expect` that collects each case; onnx's `expect` would add the case to its package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NodeCase:
 
     @property
     def operator(self) -> str:
-        """Return the operator of the normalization, the first node."""
+        """Return the operator of the first node, which is the normalization."""
         return str(self.model.graph.node[0].op_type)
 
     @property
@@ -44,12 +44,12 @@ def source_files() -> list[Path]:
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of cases that a source makes, by the module from which it imports `expect`."""
+    """Return the kind of cases that a source makes; it depends on the module from which the source imports `expect`."""
     return next(kind for kind, module in KINDS.items() if f"from {module} import expect" in path.read_text())
 
 
 def collect() -> list[NodeCase]:
-    """Return all cases, with the same numbers each time."""
+    """Return all cases; every call returns the same numbers."""
     found: list[NodeCase] = []
 
     def of_node(node: Any, inputs: Sequence[Any], outputs: Sequence[Any], name: str, opset_imports: Any) -> None:
@@ -74,7 +74,7 @@ def _info(name: str, array: Any) -> Any:
 
 @contextmanager
 def _replaced(kind: str, expect: Any) -> Iterator[None]:
-    """Replace `expect` in onnx's module inside this context; the sources import it from there."""
+    """Inside this context, replace `expect` in the module of onnx from which the sources import it."""
     module = importlib.import_module(KINDS[kind])
     before = module.expect
     module.expect = expect  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def _replaced(kind: str, expect: Any) -> Iterator[None]:
 
 @contextmanager
 def _seeds_kept() -> Iterator[None]:
-    """Restore NumPy's old generator at the end, because onnx's Base seeds it before each export."""
+    """Restore NumPy's legacy generator afterwards, because onnx's Base seeds this generator before each export."""
     before = np.random.get_state()  # noqa: NPY002  the sources draw from this generator
     try:
         yield

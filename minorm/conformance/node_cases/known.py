@@ -1,4 +1,4 @@
-"""Name, by patterns, the cases that onnx.reference computes wrongly or refuses, and say why."""
+"""Patterns of the cases that onnx.reference computes wrongly or refuses, each with the reason."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Modules of PyTorch as subjects of a diagnosis; PyTorch is not imported here, as the caller has imported it."""
+"""Diagnoses modules of PyTorch. This package does not import PyTorch, since the caller has imported it."""

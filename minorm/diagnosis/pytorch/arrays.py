@@ -49,7 +49,7 @@ def tensor(x: Tensor, device: Any, dtype: Any) -> Any:
 def fill(model: Any, found: Mapping[str, Any], where: str) -> None:
     """Copy NumPy arrays into a module's state by name; if they do not fit, copy nothing and raise ValueError.
 
-    num_batches_tracked, which older files lack, may be missing. `where` is the name of the arrays in errors.
+    num_batches_tracked may be missing, because older files lack it. `where` is the name of the arrays in errors.
     """
     state = model.state_dict()
     missing = [key for key in state if key not in found and not key.endswith("num_batches_tracked")]

@@ -1,8 +1,8 @@
-"""TorchModel: a torch.nn.Module as the subject of a diagnosis.
+"""TorchModel, with which a diagnosis runs a torch.nn.Module.
 
-PyTorch's momentum is the share of the new statistics; a Norm stores the share of the old ones. In the reference pass
-the watcher calls batch_norm without running statistics, so that no module needs training mode and no module updates
-anything.
+PyTorch's momentum is the share of the new statistics; a Norm stores the share of the old statistics. In the reference
+pass, each call of batch_norm is replaced by a call without running statistics. So no module needs training mode, and no
+module updates its statistics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class TorchModel:
-    """Runs a torch.nn.Module; for a compiled module, runs the module that was compiled."""
+    """Runs a torch.nn.Module; if the module is a compiled one, runs the original module."""
 
     framework = "pytorch"
 
@@ -54,27 +54,27 @@ class TorchModel:
                         buffer.copy_(before)
 
     def evaluation(self) -> None:
-        """Switch to running statistics, without dropout."""
+        """Switch to evaluation: layers use running statistics, and nothing is dropped."""
         self._leave_training()
         self.batch_statistics = False
 
     def reference(self, kept: Collection[str]) -> None:
-        """Switch to evaluation without dropout, but with batch statistics except in the layers `kept`."""
+        """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
         self._leave_training()
         self.batch_statistics, self.kept = True, kept
 
     def _leave_training(self) -> None:
-        """Set evaluation mode without eval(), which an exported module refuses and a user's module may override."""
+        """Set evaluation mode. eval() cannot do this: an exported module refuses it, and a user may override it."""
         for module in self.model.modules():
             module.training = False
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """Call `see` for every step during the block, in the same form as for a model of minorm."""
+        """Call `see` for every step during the block; the steps have the same form as those of minorm's modules."""
         kept = self.kept if self.batch_statistics else None
         return Watcher(self.model, see, self.tensor, kept, self.frozen).watching()
 
     def tensor(self, x: Tensor) -> Any:
-        """Return x as PyTorch's tensor on the model's device; floats get the type of its parameters."""
+        """Return x as PyTorch's tensor on the model's device; floats get the type of the model's parameters."""
         return arrays.tensor(x, self.device, self.dtype)
 
     def run(self, x: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class TorchModel:
         return Tensor(arrays.array(y))
 
     def drifting(self) -> set[str]:
-        """Return the layers in training mode with a momentum other than 0, and with parameters that require no grad."""
+        """Return the layers in training mode whose parameters require no grad and whose momentum is not 0."""
         modules = dict(self.model.named_modules())
         return {n for n in fixed_layers(self.model) & self.training if getattr(modules[n], "momentum", 0.0) != 0.0}
 
@@ -99,7 +99,7 @@ class TorchModel:
         return set()
 
     def ranks(self) -> dict[str, int]:
-        """Return the size of each layer's process group, by layer: SyncBatchNorm shares statistics in its group."""
+        """Return each layer's name with the size of its process group, in which SyncBatchNorm shares statistics."""
         distributed = self.torch.distributed
         if not (distributed.is_available() and distributed.is_initialized()):
             return {}
@@ -116,7 +116,7 @@ def _has_mode(module: Any) -> bool:
 
 
 def _check(model: Any, tensors: list[Any]) -> None:
-    """Raise TypeError for a module that cannot be watched, ValueError for a lazy module without weights."""
+    """Raise TypeError if a module cannot be watched, and ValueError if a lazy module has no weights yet."""
     for name, module in model.named_modules():
         if any(cls.__name__ == "ScriptModule" for cls in type(module).__mro__):
             raise TypeError(

@@ -1,7 +1,7 @@
-"""Records the steps of a PyTorch module in our form: hooks show which module runs, and a mode shows its calls.
+"""Records the steps of a PyTorch module: hooks show which module runs, and a TorchFunctionMode shows its calls.
 
-torch.overrides.TorchFunctionMode sees every call of torch and torch.nn.functional, so F.relu in a forward counts in the
-same way as nn.ReLU. Arrays are copied before the call, as an activation may work in place.
+torch.overrides.TorchFunctionMode sees every call of torch and torch.nn.functional. So F.relu in a forward is recorded
+like nn.ReLU. Arrays are copied before the call, because an activation may work in place.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Watcher:
     """Calls `see` for every step.
 
     tensor    a function that converts our Tensor to a tensor for the model
-    kept      the layers that use their running statistics while others use the batch's; None if all use their own
-    frozen    the layers that were in evaluation mode while the model was in training mode
+    kept      the layers that use their running statistics while all others use the batch's; None if every layer uses
+              its running statistics
+    frozen    the layers that were in evaluation mode while other layers were in training mode
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Watcher:
         return lambda module, args: self.places.append((name, self.norms))  # noqa: ARG005
 
     def _leaving(self, module: Any, args: Any, kwargs: Any, y: Any) -> None:
-        """Show a layer with running statistics that calls no batch_norm, such as FrozenBatchNorm2d, as one step."""
+        """Report a layer with running statistics that never calls batch_norm (FrozenBatchNorm2d) as one step."""
         name, before = self.places.pop()
         if self.norms > before or not (args and arrays.is_tensor(y) and _holds_statistics(module)):
             return
@@ -139,7 +140,7 @@ class Watcher:
         return next((step for result, step in reversed(self.last) if result is x), None)
 
     def _name(self, given: Mapping[str, Any], operation: str) -> str:
-        """Return the name of the module that owns a tensor of the call, else that of the running module or function."""
+        """Return the name of the module that owns a tensor of the call, else of the running module or function."""
         for value in given.values():
             if path := self.paths.get(id(value), ""):
                 return path
@@ -155,7 +156,7 @@ class Watcher:
         return 1 if before is None else before.axis
 
     def _facts(self, what: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return facts from the layer's module, as in evaluation the call itself may have a momentum of 0."""
+        """Return facts from the layer's module, because the call itself may have a momentum of 0 in evaluation."""
         if given.get("running_mean") is None:
             return {}
         module = self.modules.get(name)
@@ -172,7 +173,7 @@ class Watcher:
 
 
 def _called(function: Any, rest: Any, kwargs: Mapping[str, Any], x: Any) -> Any:
-    """Call the function with x as its first argument, which may have been given by name."""
+    """Call the function with x in place of its first argument, which the caller may have given by name."""
     return function(**{**kwargs, "input": x}) if "input" in kwargs else function(x, *rest, **kwargs)
 
 

@@ -1,1 +1,1 @@
-"""Check a file with onnx's checker and onnxruntime, which run in a separate process, and find the file's oddities."""
+"""Check a file with onnx's checker and with onnxruntime, both in a separate process, and find the file's oddities."""

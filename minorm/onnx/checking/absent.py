@@ -1,11 +1,11 @@
-"""Find a BatchNorm that a file no longer has, because an exporter folded it into a convolution or into two constants.
+"""Find a BatchNorm that is missing in a file because an exporter folded it into a convolution or two constants.
 
 The exporter multiplied the weights of the convolution before the norm by the norm's scale and statistics. So the file
-computes the same, but the norm can no longer train. If there is no convolution, tf2onnx and Keras write a product and a
-sum with constants, and keep the layer's name. Exporters leave traces. PyTorch's older exporter calls weight and bias of
-such a convolution `onnx::Conv_193` and `onnx::Conv_194`; in other convolutions at least the bias keeps the module's
-name. The newer exporter leaves the call of batch_norm in the convolution's metadata. tf2onnx leaves a mark in the
-names.
+computes the same result, but the norm can no longer train. If there is no convolution, tf2onnx and Keras write a
+product and a sum with constants, and keep the layer's name. Exporters leave traces of the folding. PyTorch's older
+exporter calls weight and bias of such a convolution `onnx::Conv_193` and `onnx::Conv_194`; in a convolution without a
+folded norm, the bias at least keeps the module's name. The newer exporter leaves the call of batch_norm in the
+convolution's metadata. tf2onnx writes names that end in `fused_bn`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def folded(proto: Any) -> list[str]:
 
 
 def written_out(proto: Any) -> list[str]:
-    """Return the names of Keras's BatchNorms that the file has only as a product and a sum, without their mode."""
+    """Return the names of Keras's BatchNorms that the file writes as a product and a sum, so that they have no mode."""
     held = {tensor.name for tensor in proto.graph.initializer}
     held |= {node.output[0] for node in proto.graph.node if node.op_type == "Constant" and node.output}
     found: dict[str, None] = {}
@@ -52,7 +52,7 @@ def written_out(proto: Any) -> list[str]:
 
 
 def quantized(proto: Any) -> int:
-    """Count the weights of a quantized model that are small integers; return 0 for any other model."""
+    """Count a quantized model's weights of type int8, uint8, int4 or uint4; return 0 if the model is not quantized."""
     operators = {node.op_type for node in proto.graph.node}
     if not any(name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
         return 0

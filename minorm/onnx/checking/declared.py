@@ -1,6 +1,6 @@
-"""Compare the lengths that a file declares with the real lengths, because onnxruntime plans its memory by them.
+"""Compare the lengths that a file declares with the real lengths: onnxruntime uses declared lengths to plan memory.
 
-A declared number must be the real length. A declared name must mean the same length everywhere, also in the inputs.
+A declared number must be the real length. A declared name must mean the same length in all values and inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARK = "/shape of "
 
 
 def bare(model: Any) -> Any:
-    """Copy the model without its declarations of computed values, because these may be wrong."""
+    """Copy the model, but leave out the declared shapes of computed values, because these may be wrong."""
     encoding.reserve(3 * model.ByteSize(), "verify: a copy of the model")
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -32,7 +32,7 @@ def bare(model: Any) -> Any:
 
 
 def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> list[Shapes]:
-    """Return the shapes that values with declared lengths have in onnxruntime at each size; {} if onnxruntime fails."""
+    """Run each size in onnxruntime, and return the shapes of all values with declared lengths; {} if a run fails."""
     entries = (*model.graph.value_info, *model.graph.output)
     declared = {entry.name for entry in entries if entry.type.tensor_type.HasField("shape")}
     made = [name for node in model.graph.node for name in node.output if name in declared]
@@ -49,9 +49,9 @@ def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> l
 
 
 def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield (value, error) for each value with a false declaration, in the order of the graph.
+    """Yield (value, error) for each value whose declared lengths are wrong, in the order of the graph.
 
-    bound    the free lengths of the inputs, by name
+    bound    the lengths of the inputs' free axes, by name
     """
     declared = {entry.name: entry for entry in (*model.graph.value_info, *model.graph.output)}
     names = dict(bound)
@@ -71,7 +71,7 @@ def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Itera
 
 
 def maker(model: Any, name: str) -> str:
-    """Describe the node that computes a value, in words."""
+    """Return words that describe the node that computes a value."""
     for node in model.graph.node:
         if name in node.output:
             return in_words(node)

@@ -1,7 +1,7 @@
-"""Find one weight that became two tensors, which no longer train together, and several that became one tensor.
+"""Find a weight that became two tensors, which no longer train together, and weights that became one tensor.
 
-If a head shares its weights with a word embedding, folding writes the head's transposed weights as a second tensor.
-PyTorch's newer exporter writes equal weights of several modules once, under a new name.
+If a head shares its weights with a word embedding, constant folding writes the head's transposed weights as a second
+tensor. PyTorch's newer exporter writes equal weights of several modules as one tensor, under a new name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minorm.onnx.loading.judging.naming import Origin
 
 
 def twice(arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Map each Parameter with an exporter-made name to a named weight with the same numbers, perhaps transposed."""
+    """Map Parameters that the exporter named to weights that the user named and that are equal, perhaps transposed."""
     named: dict[Any, list[str]] = {}
     for name, array in arrays.items():
         if array.ndim == 2 and array.size and origin.names(name):
@@ -36,7 +36,7 @@ def _ends(array: Any) -> Any:
 
 
 def merged(proto: Any, arrays: Mapping[str, Any], origin: Origin) -> list[str]:
-    """Return the exporter-made names of Parameters that nodes of several modules read."""
+    """Return Parameters that nodes of several modules read and whose names come from the exporter."""
     modules: dict[str, set[str]] = {}
     for node in proto.graph.node:
         for name in node.input:

@@ -1,6 +1,6 @@
-"""Inspect a file: its nodes, whether minorm runs and trains each node, their parameters, and the normalizations.
+"""Inspect a file: its nodes and their parameters, whether minorm runs and trains each node, and its normalizations.
 
-It also inspects files that `load` refuses, and gives the reason for each node.
+Files that `load` refuses are inspected too; then the result has the reason for each node that minorm cannot run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from minorm.serialization import limits
 
 @dataclass(frozen=True)
 class Row:
-    """Describes one node. `since` is 0 for an unknown operator; `why` says why minorm does not run it."""
+    """Describes one node. `since` is 0 if the operator is unknown; `why` says why minorm does not run the node."""
 
     node: str
     operator: str
@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Weight:
-    """Describes a Parameter that `load` makes: its name and shape, the operators that read it, its count of numbers."""
+    """Describes a Parameter that `load` makes: name, shape, the operators that read it, and the number of elements."""
 
     name: str
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class TensorRole:
-    """Describes a tensor of the file: its role in `load` (a Parameter, a buffer or a constant), and the reason."""
+    """Describes a tensor of the file: its role in `load` (a Parameter, a buffer or a constant) and the reason."""
 
     name: str
     role: str
@@ -72,7 +72,7 @@ class TensorRole:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Holds the facts of a file, its nodes and normalizations; `module` is the loaded file, with all outputs."""
+    """Holds a file's facts, nodes and normalizations. `module` is the loaded graph with all outputs of the file."""
 
     facts: dict[str, Any]
     rows: list[Row]
@@ -93,7 +93,7 @@ class Inspection:
     nodes: list[Node] = field(default_factory=list)  # the nodes of `rows`
 
     def layers(self, seen: Seen) -> list[LayerRow]:
-        """Return the layers of the model. `seen` has the results of a run (profiling.py), or is empty."""
+        """Return the layers of the model. `seen` has the results of a run (profiling.py); it may be empty."""
         if self.module is not None:
             held = layers.sizes(self.module)
         else:
@@ -145,7 +145,7 @@ def _read(path: str | os.PathLike[str], max_bytes: int, operation: str) -> onnx.
 
 
 def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
-    """Return the nodes as `load` sees them, with functions and branches flattened; if that fails, the file's nodes."""
+    """Return the nodes after functions and branches are flattened, as in `load`; if this fails, the file's nodes."""
     try:
         opsets = opset_table(proto.opset_import, "the model") or {"": 1}
         nodes = Flattener(proto, opsets, folder, Budget(max_bytes)).nodes()
@@ -167,7 +167,7 @@ def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
 
 
 class _Arrays:
-    """Finds the array of a value that the file fixes: an initializer, a Constant, or an Identity of one."""
+    """Finds the array of a value that is constant in the file: an initializer, a Constant, or an Identity of these."""
 
     def __init__(self, proto: onnx.ModelProto, nodes: Sequence[Node], folder: str, max_bytes: int) -> None:
         self.tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
@@ -252,7 +252,7 @@ def _is_float(kind: int) -> bool:
 
 
 def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
-    """Return why minorm cannot run this node, if the node alone shows it; else ""."""
+    """Return why minorm cannot run this node, if the node alone shows the reason; else return ""."""
     why = registry.why_not(node.operator, node.domain, node.opset)
     if why or not refused:
         return why
@@ -332,7 +332,7 @@ def _facts(proto: onnx.ModelProto, path: str | os.PathLike[str], module: GraphMo
 
 
 def _value(entry: Any) -> str:
-    """Describe a value: `x: float32 [batch, 1, 8, 8]`."""
+    """Describe a value in words, such as `x: float32 [batch, 1, 8, 8]`."""
     kind = entry.type.tensor_type
     if not entry.type.HasField("tensor_type"):
         return f"{entry.name}: {entry.type.WhichOneof('value') or 'of an undeclared type'}"

@@ -1,9 +1,9 @@
-"""Show a model as people think of it: layers in the order in which they run, with their results, weights and costs.
+"""Show a model as a list of layers, in the order in which they run, with their results, weights and costs.
 
 A layer is a series of consecutive nodes from one module (graph/paths.py); a node without a known module is a separate
 layer. Nodes that do not depend on an input (constants, a transposition of weights) and arithmetic with shapes are left
-out; their weights count in the layer that uses the result. In a coarser view, `folded`, neighbours below one module are
-one layer.
+out. Their weights count for the layer that uses the result. `folded` makes a coarser view, in which neighbouring layers
+inside one module are one layer.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SIZES = frozenset(("Shape", "Size"))
 class LayerRow:
     """Describes a layer. Each tensor counts once, in the first layer that reads it.
 
-    path               the path of its module, if the file says it
+    path               the path of the layer's module, if the file has it
     parameters         the count of numbers in parameters
     frozen             how many of these are frozen
     statistics         the count of running statistics
     fixed              the count of other floats, which do not train
-    shape              the shape of its result; None if the model did not run
+    shape              the shape of the layer's result; None if the model did not run
     multiplications    the count of multiplications, as in profiling.py; None if the model did not run
-    reads, gives       the values of the graph that it reads, and the values that it computes
+    reads, gives       the values of the graph that the layer reads, and the values that it computes
     """
 
     path: str
@@ -52,7 +52,7 @@ class LayerRow:
 
     @property
     def trains(self) -> str:
-        """Say if its parameters train: "yes", "partly" or "frozen"; "no" if it has only fixed numbers; else ""."""
+        """Say if the parameters train: "yes", "partly" or "frozen"; "no" if there are only fixed numbers; else ""."""
         if not self.parameters:
             return "no" if self.fixed else ""
         return "yes" if not self.frozen else "frozen" if self.frozen == self.parameters else "partly"
@@ -62,7 +62,7 @@ Sizes = Mapping[str, tuple[str, int, bool]]  # tensor -> its role, its count of 
 
 
 def sizes(module: GraphModule) -> dict[str, tuple[str, int, bool]]:
-    """List the float tensors of a loaded graph: parameters, statistics, and fixed tensors of at least two numbers."""
+    """Return the float tensors of a loaded graph: parameters, statistics, and constants of at least two numbers."""
     found = {n: ("fixed", c.array.size, False) for n, c in module.constants.items() if dtypes.is_float(c.dtype)}
     found = {name: entry for name, entry in found.items() if entry[1] > 1}
     found |= {name: ("statistics", b.array.size, False) for name, b in module.named_buffers()}
@@ -100,7 +100,7 @@ def folded(rows: Sequence[LayerRow], depth: int) -> list[LayerRow]:
 
 
 def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
-    """Fold only as much as needed to get at most `most` layers; if that is impossible, return the coarsest view."""
+    """Fold just enough to get at most `most` layers; if folding cannot reach this number, return the coarsest view."""
     best = rows
     for depth in range(min(DEEPEST, max((row.path.count(".") for row in rows), default=0)), 0, -1):
         if len(best) <= most:
@@ -110,7 +110,7 @@ def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
 
 
 def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
-    """Return pairs of layers, as indices of `rows`; the second layer reads a result of the first."""
+    """Return pairs of indices of `rows`, where the second layer of a pair reads a result of the first layer."""
     maker = {name: place for place, row in enumerate(rows) for name in row.gives}
     return sorted(
         {(maker[n], place) for place, row in enumerate(rows) for n in row.reads if maker.get(n, place) != place}
@@ -118,7 +118,7 @@ def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
 
 
 class _Weights:
-    """Counts the tensors that a node reads, also through nodes that compute only from constants; each counts once."""
+    """Counts tensors that nodes read, directly or after a computation with constants; each tensor counts only once."""
 
     def __init__(self, held: Sizes) -> None:
         self.held = held
@@ -126,7 +126,7 @@ class _Weights:
         self.counted: set[str] = set()
 
     def take(self, names: Iterable[str]) -> Counter[str]:
-        """Count the numbers of each kind."""
+        """Return the count of numbers of each kind in these tensors, except for tensors that were counted before."""
         counts = Counter[str]()
         waiting = list(names)
         while waiting:
@@ -149,7 +149,7 @@ def _path(node: Node, held: Sizes) -> str:
 
 
 def _open(node: Node) -> list[str]:
-    """Return the inputs through which gradient can flow; bounds and a Resize's scales are not among them."""
+    """Return the inputs that can get a gradient; a Clip's bounds and a Resize's scales, for example, cannot."""
     known = not node.domain and (node.operator, node.since) in registry.READERS
     fixed = validation.fixed_inputs(node) if known else ()
     return [name for place, name in enumerate(node.inputs) if place not in fixed]

@@ -1,6 +1,6 @@
-"""Find oddities of a file's normalizations, which its author may not know and which may surprise users later.
+"""Find oddities of a file's normalizations; the author may not know of them, and they may surprise users later.
 
-These are not errors: the file is valid, and minorm computes what it says.
+An oddity is not an error: the file is valid, and minorm computes what the file says.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Find = Callable[[str], Any]  # returns the array of a value that the file fixes,
 
 @dataclass(frozen=True)
 class Norm:
-    """Describes a normalization as the file has it; `odd` has a sentence for each oddity."""
+    """Describes a normalization of the file; `odd` has a sentence for each oddity."""
 
     node: str
     operator: str
@@ -45,7 +45,7 @@ OPERATORS = {
 def describe(node: Node, label: str, find: Find, readers: Mapping[str, set[str]], outputs: set[str]) -> Norm:
     """Describe a normalization and its oddities.
 
-    find       a function that returns the array of a value, or None if the file does not fix it
+    find       a function that returns the array of a value, or None if the value is not constant in the file
     readers    value -> the operators that read it
     outputs    the outputs of the graph
     """
@@ -62,7 +62,7 @@ def describe(node: Node, label: str, find: Find, readers: Mapping[str, set[str]]
 
 
 def written(module: Module) -> list[Norm]:
-    """Return the normalizations that a file writes in other operators, with the places at which `load` puts them."""
+    """Return the normalizations that a file writes with other operators; each has the path of the layer in `module`."""
     found = []
     for path, layer in module.named_modules():
         if isinstance(layer, NormLayer):

@@ -1,7 +1,7 @@
 """Record the shape of each node's result, and its count of multiplications, while a loaded graph runs.
 
-We count the multiplications of convolutions, matrix products and recurrent layers, as papers do: one for each weight at
-each position that uses it. Elementwise operations, pooling and normalizations do not count.
+As in papers, we count only the multiplications of convolutions, matrix products and recurrent layers: each weight
+counts once for each position at which it is used. Elementwise operations, pooling and normalizations do not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Ran:
-    """Holds the shape of a node's first result in its last run, and the multiplications of all its runs."""
+    """Holds the shape of a node's result in its last run, and the number of multiplications in all its runs."""
 
     shape: Shape | None  # None: not a tensor
     multiplications: int
@@ -31,7 +31,7 @@ Seen = Mapping[str, Ran]  # name of a node's output -> what was recorded for it
 
 @contextmanager
 def watched() -> Iterator[dict[str, Ran]]:
-    """Return a context that records the nodes' results in a dict."""
+    """Return a context; inside the context, a dict collects a `Ran` for each result of a node."""
     seen: dict[str, Ran] = {}
 
     def see(step: Any, arguments: Sequence[Any], results: Sequence[Any], worked: int) -> None:

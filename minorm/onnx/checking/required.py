@@ -1,8 +1,9 @@
-"""Find lengths of free axes that weights determine: an input multiplied by a (1575, 12) matrix has length 1575.
+"""Find free axes whose length weights determine: an axis that is multiplied by a (1575, 12) matrix has length 1575.
 
 A file may declare an axis free although only one length is possible. So we trace each value's axes back to the axes of
-the inputs, through operators that keep the axes. A weight that an operator combines with such an axis gives its length.
-We look only at the model's own graph, and compute nothing. The lengths that we find are only proposals to try.
+the inputs, through operators that keep the axes. If an operator combines such an axis with a weight, the weight's shape
+gives the axis's length. We look only at the main graph, and compute nothing. The lengths that we find are proposals to
+try.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class Required:
             self._follow(node)
 
     def lengths(self, labels: Mapping[str, Sequence[int | str]]) -> dict[str, list[int | str]]:
-        """Return the lengths of the inputs, with required lengths in place of free lengths; equal axes get one name.
+        """Return the inputs' lengths: required lengths replace free lengths, and axes of equal length get one name.
 
-        labels    for each axis a number, or the name of a free length
+        labels    for each axis a number, or a name if the length is free
         """
         first: dict[str, Axis] = {}
         for name, lengths in labels.items():
@@ -97,12 +98,12 @@ class Required:
             self.values[node.output[0]] = made
 
     def need(self, axes: Sequence[Length], place: int, length: int) -> None:
-        """Require this length of a value's axis."""
+        """Record that axis `place` of a value must have this length."""
         if -len(axes) <= place < len(axes) and isinstance(axis := axes[place], tuple) and length > 0:
             self.fixed.setdefault(self._root(axis), length)
 
     def same(self, a: Length, b: Length) -> Length:
-        """Require that two axes are equally long, and return their length. A length of 1 stretches to the other."""
+        """Record that two axes have equal lengths, and return this length; if one length is 1, return the other."""
         if a == 1:
             return b
         if b == 1:
@@ -123,12 +124,12 @@ class Required:
         return a
 
     def shape(self, node: Any, place: int) -> list[int] | None:
-        """Return the shape of an input that the file holds."""
+        """Return the shape of a node's input, if the input's array is in the file."""
         tensor = self.arrays.get(node.input[place]) if place < len(node.input) else None
         return None if tensor is None else list(tensor.dims)
 
     def integers(self, node: Any, name: str, place: int) -> list[int] | None:
-        """Return axes or lengths, from an attribute or an input that the file holds."""
+        """Return integers (axes or lengths): an attribute, or a node's input whose array is in the file."""
         for given in node.attribute:
             if given.name == name:
                 return list(given.ints)

@@ -1,7 +1,8 @@
 """Run onnxruntime and the onnx checker in a separate process, with a limit on memory and a time-out.
 
-These libraries are C++ code that reads foreign files. Such a file can crash them, make them divide by zero, keep them
-busy for ever, or make them ask for a terabyte. Then the answer is an error in words, and this process continues.
+These libraries are C++ code that reads foreign files. Such a file can crash these libraries, make them divide by zero,
+keep them busy for ever, or make them allocate a terabyte. Then the answer has a text that says what happened, and this
+process continues.
 
     answer = ask("model.onnx", {"x": array})
     answer["checker"].passed, answer["run"].text, answer.outputs
@@ -54,13 +55,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Answer:
-    """Holds the stages that began (checker, load, run), and the outputs in the order of the graph."""
+    """Holds a Stage for each stage that began (checker, load, run), and the outputs in the order of the graph."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
     outputs: tuple[Any, ...] | None = None
 
     def __getitem__(self, stage: str) -> Stage:
-        """Return how a stage ended; a stage that never began is absent."""
+        """Return how a stage ended; the state of a stage that never began is "absent"."""
         return self.stages.get(stage, Stage("absent", "was not run"))
 
     @property
@@ -82,8 +83,8 @@ def ask(
     """Check the model and run it on `feeds` (arrays by name) in another process; if `feeds` is None, only load it.
 
     checker    "full", "plain" (without shape inference) or "" (no check)
-    seconds    the time limit for everything together
-    memory     bytes that the process may take; by default 4 GiB more than model and inputs need
+    seconds    the time limit for all stages together
+    memory     the bytes that the process may take; by default, 4 GiB more than the model and the inputs need
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         try:
@@ -104,7 +105,7 @@ def ask(
 
 
 def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[str, Any]]:
-    """Infer the types and lengths of the values in each graph by onnx's shape inference; return {} if it fails.
+    """Infer the types and lengths of all values in each graph with onnx's shape inference; return {} on failure.
 
     model    the model; its large tensors may be empty, since only lengths and types matter
     """
@@ -120,7 +121,7 @@ def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[st
 
 @dataclass(frozen=True)
 class Trial:
-    """Holds the index of the first size that the model took, its outputs there, and the errors for the sizes before."""
+    """The result for a group of sizes: the index of the first size that works, its outputs, and errors before it."""
 
     taken: int | None
     errors: list[str]
@@ -134,14 +135,15 @@ def try_all(
     checker: str = "",
     seconds: float = SECONDS,
 ) -> list[Trial] | Stage:
-    """Run the model in onnxruntime, in a separate process, on the first size that it takes in each group.
+    """Try each group's sizes in turn, in onnxruntime in a separate process, until the model accepts one.
 
     groups    lists of sizes. A size is {"arrays": {name: array}}, or, if the worker draws random inputs,
               {"inputs": {name: (element type, shape)}, "high": the bound for integers}
     weights   the folder with a ModelProto's external data
     checker   as in `ask`
 
-    If nothing runs, return a Stage instead; its state is absent if onnxruntime lacks something in the model.
+    If onnxruntime cannot run the model at all, return a Stage instead. The Stage's state is "absent" if onnxruntime is
+    missing or lacks a kernel for the model.
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         size = _size(os.path.abspath(model)) if isinstance(model, str) else model.ByteSize()
@@ -166,7 +168,7 @@ def try_all(
 
 
 def _request(folder: str, model: onnx.ModelProto | str, memory: int, seconds: float, **what: Any) -> None:
-    """Write the request, and the model if it is not a file yet."""
+    """Write the request; also write the model, if it is a ModelProto."""
     path = model if isinstance(model, str) else os.path.join(folder, "model.onnx")
     if not isinstance(model, str):
         with open(path, "wb") as file:
@@ -177,7 +179,7 @@ def _request(folder: str, model: onnx.ModelProto | str, memory: int, seconds: fl
 
 
 def version(package: str) -> str:
-    """Return name and version, `onnxruntime 1.25.0`, or only the name if the version is unknown."""
+    """Return a package's name and version, such as `onnxruntime 1.25.0`; only the name if the version is unknown."""
     for name in (package, f"{package}-gpu"):
         try:
             return f"{package} {importlib.metadata.version(name)}"
@@ -211,7 +213,7 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
 
 
 def _with_arrays_in_file(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a size in the form that the request needs; the arrays of the size go to a separate file."""
+    """Return a size in the form for the request; if the size has arrays, write them to a separate file."""
     if "arrays" not in size:
         return dict(size)
     arrays = size["arrays"]
@@ -240,7 +242,7 @@ def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
 
 
 def _start(command: Sequence[str], errors: str, seconds: float) -> str:
-    """Run the worker; return in words how it was stopped, or "" if it ended by itself."""
+    """Run the worker; return "" if it ended by itself, and otherwise a text that says how it was stopped."""
     code = subprocesses.run(command, errors, seconds, environment=ONE_THREAD)
     if code is None:
         return f"gave no answer in {seconds:g} seconds and was stopped"
@@ -255,7 +257,7 @@ def _start(command: Sequence[str], errors: str, seconds: float) -> str:
 
 
 def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
-    """Read the stages that the worker recorded; a stage that it began and did not finish is a failed stage."""
+    """Read the stages that the worker recorded; a stage counts as failed if the worker began but did not finish it."""
     stages: dict[str, Stage] = {}
     begun = first
     for line in subprocesses.written(path):
@@ -274,7 +276,7 @@ def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
 
 
 def failed(name: str, why: str, memory: int = MEMORY) -> Stage:
-    """Return a Stage for the exception `why` of the stage `name`."""
+    """Return a Stage for stage `name`, which ended with an exception whose text is `why`."""
     if any(mark in why for mark in _NO_MEMORY):
         return Stage("failed", f"{_who(name)} needs more than the {memory / 2**30:.3g} GiB of memory it may take")
     if "No module named 'onnxruntime'" in why:

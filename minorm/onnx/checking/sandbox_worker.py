@@ -1,10 +1,10 @@
-"""Check and run a model, and record the progress; this is the separate process that `sandbox.py` starts.
+"""The separate process that `sandbox.py` starts: it checks and runs a model, and records its progress.
 
     python sandbox_worker.py FOLDER
 
-FOLDER/request.json says what to do, FOLDER/feeds.npz holds the inputs. A line goes to FOLDER/progress before and after
-each stage, so that the parent process knows in which stage the worker died. The results go to FOLDER/results.npz. The
-worker imports nothing of minorm, so that it starts quickly. bfloat16 arrays are passed as their bits.
+FOLDER/request.json says what to do, and FOLDER/feeds.npz holds the inputs. A line goes to FOLDER/progress before and
+after each stage, so that the parent process knows in which stage the worker died. The results go to FOLDER/results.npz.
+The worker imports nothing of minorm, so that it starts quickly. bfloat16 arrays are passed as their bits.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ def limit_resources(memory: int, seconds: float) -> None:
 
 
 def is_utf8(path: str) -> bool:
-    """Return True if a path is UTF-8. The C++ libraries take only UTF-8, but a file name may be any bytes."""
+    """Return True if a path is UTF-8. File names may be any bytes, but the C++ libraries accept only UTF-8."""
     return not any("\udc80" <= c <= "\udcff" for c in path)
 
 
 def within_reach(path: str) -> str:
-    """Return the path; if it is not UTF-8, change to its folder and return the bare name."""
+    """Return the path; if the path is not UTF-8, change to its folder and return only the file's name."""
     if is_utf8(path):
         return path
     folder, name = os.path.split(path)
@@ -101,9 +101,9 @@ def check(path: str, full: bool) -> None:
 
 
 def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
-    """Start a session for a file; return the session and the number of outputs that the file itself has.
+    """Start a session for a file; return the session and the file's number of outputs; the session may have more.
 
-    folder    the folder of its weights; None for the folder of the file
+    folder    the folder of the external weights; None for the folder of the file
     """
     here = os.path.dirname(path) or os.curdir
     beside = here if folder is None else folder if is_utf8(folder) else within_reach(os.path.join(folder, ""))
@@ -114,7 +114,7 @@ def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
 
 
 def _has(path: str, name: bytes) -> bool:
-    """Return True if the bytes of the file contain this operator's name, in a node or elsewhere."""
+    """Return True if the operator's name occurs in the bytes of the file, in a node or elsewhere."""
     if not os.path.getsize(path):
         return False
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
@@ -124,7 +124,7 @@ def _has(path: str, name: bytes) -> bool:
 def start(model: str | bytes, folder: str | None = None, exact: bool = False) -> Any:
     """Start an onnxruntime session for a file, or for a model's bytes.
 
-    folder    the folder of its external weights
+    folder    the folder of the model's external weights
     exact     True to turn off optimizations that change results, such as integer products for dequantized weights
     """
     import onnxruntime
@@ -145,9 +145,9 @@ def _bytes(path: str) -> bytes:
 
 
 def _with_running_outputs(path: str) -> tuple[bytes, int]:
-    """Add the running statistics of training BatchNormalizations to the outputs; return the model and their number.
-    If these outputs are not fetched, onnxruntime updates the statistics in place. It may have merged the statistics
-    with an equal scale or bias, and then y is wrong.
+    """Add the new running statistics of BatchNormalizations in training mode to the outputs; return the model and the
+    number of outputs added. Without these outputs, onnxruntime updates the statistics in place. Then y is wrong if
+    onnxruntime has merged the statistics with an equal scale or bias.
     """
     if os.path.getsize(path) > 1 << 30 or not _has(path, b"BatchNormalization"):
         return b"", 0
@@ -169,7 +169,7 @@ def _with_running_outputs(path: str) -> tuple[bytes, int]:
 
 
 def run(session: Any, feeds: Mapping[str, tuple[Any, int]]) -> list[tuple[Any, int]]:
-    """Return (array, element type) of every output. We copy the feeds, because onnxruntime may write to them."""
+    """Return (array, element type) for every output. The feeds are copied, because onnxruntime may write to them."""
     import onnxruntime
 
     feeds = {name: (np.array(array), kind) for name, (array, kind) in feeds.items()}
@@ -205,7 +205,7 @@ DTYPES = {
 
 
 def drawn(elem: int, shape: list[int], high: int) -> Any:
-    """Draw random numbers, the same in each call: normal floats, and integers from 0 to below `high`."""
+    """Draw random numbers, which are the same in each call: normal floats, or integers from 0 to below `high`."""
     random = np.random.default_rng(0)
     if elem not in (1, 10, 11, BFLOAT16):
         return random.integers(0, high, shape).astype(DTYPES[elem])
@@ -226,7 +226,7 @@ def _fed(path: str, entries: list[dict[str, Any]]) -> dict[str, tuple[Any, int]]
 
 
 def _try_all(session: Any, own: int, groups: list[list[dict[str, Any]]], folder: str) -> None:
-    """Run the first size in each group that the model takes; report which size it took, and the errors before.
+    """Try each group's sizes in turn until the model accepts one; report its index, and the errors of earlier sizes.
 
     own    the number of the session's outputs to keep
     """
@@ -283,7 +283,7 @@ def _inferred(model: Any) -> Any:
 
 
 def _as_model(model: Any, function: Any, calls: list[Any], values: Known) -> Any:
-    """Turn a function into a model; its inputs have the types and lengths on which all its calls agree."""
+    """Turn a function into a model; its inputs get the types and lengths that are the same in all calls."""
     import onnx
 
     body = onnx.ModelProto(ir_version=model.ir_version, opset_import=function.opset_import, functions=model.functions)

@@ -1,7 +1,8 @@
-"""Compare a new file with the correct results at several sizes, to find nodes that fit only one example's lengths.
+"""Compare a new file with the correct results at several sizes, to find nodes that work only for the example's lengths.
 
-A source gives the correct results: the old file in onnxruntime, or the model that was written. If the source refuses a
-size, we take another size. We also compare the lengths that the file declares with the lengths of the results.
+A source gives the correct results. It is the old file in onnxruntime, or the model from which the file was written. If
+the source refuses a size, we take another size. We also compare the lengths that the file declares with the lengths of
+the results.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ from minorm.onnx.graph.node_rewriter import in_words
 
 
 class Source(Protocol):
-    """Gives the correct results."""
+    """Computes the correct results."""
 
     name: str  # in messages: "the old model", "the model"
     training: bool  # True if it may be in training mode, in which Dropout drops
     looks_inside: bool  # True to ask `where` even if results are random and cannot be compared
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial] | Stage:
-        """Run the first size in each group that the source takes; return a Stage if nothing can run."""
+        """Try each group's sizes in turn until the source accepts one; return a Stage if the source cannot run."""
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """Return the first node of the new model with a wrong result, as the end of a sentence; "" if unknown."""
+        """Return the end of a sentence that names the new model's first wrong node; "" if it is unknown."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Holds a size that the source took, and the correct results for it."""
+    """Holds a size that the source accepted, and the correct results at this size."""
 
     size: Size
     outputs: tuple[Any, ...]  # None if unknown
@@ -60,7 +61,7 @@ class Run:
 class Comparison:
     """Holds the correct results, and compares a new file with them.
 
-    groups       groups of sizes; in each group, the first size that the source takes is used
+    groups       groups of sizes; the comparison uses the first size of each group that the source accepts
     operation    the caller, for messages
     """
 
@@ -87,9 +88,9 @@ class Comparison:
         warnings.warn(f"{self.operation}: {message}", stacklevel=5)
 
     def correct(self, new: Any, folder: str | None = None) -> None:
-        """Make the lengths of outputs free if the file declares them wrongly.
+        """Remove wrong declarations from the new model: lengths of outputs that are declared wrongly become free.
 
-        Also drop the file's wrong declarations of inner values.
+        Wrong declarations of the values between the nodes are dropped.
         """
         for place, entry in enumerate(new.graph.output):
             found = [(run.size, run.outputs[place]) for run in self.runs if place < len(run.outputs)]
@@ -131,7 +132,7 @@ class Comparison:
                     dim.Clear()
 
     def _untrue(self, new: Any, folder: str | None) -> Iterator[tuple[Run, str, str]]:
-        """Yield the values with wrong declared lengths; we find the real lengths without the declarations."""
+        """Yield values whose declared lengths are wrong; the real lengths come from a run without declarations."""
         if new is not self._seen[0]:
             self._seen = new, declared.shapes_of(new, [run.size for run in self.runs], folder)
         for run, shapes in zip(self.runs, self._seen[1], strict=True):
@@ -139,7 +140,7 @@ class Comparison:
                 yield run, name, why
 
     def check(self, new: Any) -> Report:
-        """Run the new model, a ModelProto or its path; raise VerifyError if it fails or its results differ."""
+        """Run the new model, a ModelProto or a path; raise VerifyError if it fails or its results differ."""
         folder = os.path.dirname(os.path.abspath(new)) if isinstance(new, str) else None
         proto = encoding.read(new, self.operation) if isinstance(new, str) else new
         described = all(entry.type.tensor_type.HasField("shape") for entry in proto.graph.output)
@@ -168,7 +169,7 @@ class Comparison:
         return Report(checked(how), self.note)
 
     def _compare(self, proto: Any, run: Run, trial: Trial, folder: str | None) -> tuple[float, float]:
-        """Return the largest difference at a size, and this difference / max(1, max |expected|)."""
+        """Return the largest difference at one size, and this difference divided by max(1, max |expected|)."""
         if trial.taken is None:
             why = f"the file fails where {self.source.name} runs: {trial.errors[0]}"
             raise VerifyError(f"{self.operation}: with {run} {why}{self.source.where(proto, run.size, folder)}")
@@ -201,9 +202,9 @@ def _difference(got: Any, want: Any) -> tuple[float, float]:
 def first_difference(
     model: Any, size: Size, right: Mapping[str, Any], folder: str | None, training: bool = False
 ) -> str:
-    """Return the first node with a wrong result, as the end of a sentence; "" if all results are right.
+    """Return the end of a sentence that names the first node with a wrong result; "" if there is no such node.
 
-    right    correct values by name, perhaps not all
+    right    correct values by name; values that are missing are not compared
     """
     unsure = randomness.drawn(model, training) | wrong_in_onnxruntime(model)
     nodes = {name: node for node in model.graph.node for name in node.output if name in right and name not in unsure}

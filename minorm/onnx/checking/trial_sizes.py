@@ -1,8 +1,8 @@
-"""Choose the sizes at which we try a model: three lengths of every free axis, of which one is no multiple of a stride.
+"""Choose the sizes at which we try a model: three lengths for every free axis, one of them no multiple of a stride.
 
-Sizes come in groups; we use the first size in each group that the model takes. If there is an example, the first size
-is the example's size, and the others are similar. Then the values of all inputs are taken from the example, so that an
-index stays a valid index.
+Sizes come in groups; we use the first size of each group that the model accepts. If there is an example, the first size
+is the example's size, and the other sizes are similar. Then the values of all inputs are taken from the example,
+because random indices might be out of range.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Labels = Mapping[str, Sequence[int | str]]  # input -> its lengths: numbers, or 
 class Size:
     """Describes inputs of one size.
 
-    inputs    element type and shape by name
-    bound     the free lengths, by name
-    high      the bound below which integers are drawn
-    example   arrays from which the values are taken; None to draw random values
+    inputs    the element type and shape of each input, by name
+    bound     the lengths of free axes, by name
+    high      random integers are below this bound
+    example   the arrays from which the values are taken; None for random values
     exact     True if the inputs are the example itself
     """
 
@@ -49,7 +49,7 @@ class Size:
         return ", ".join(f"{name} {tuple(shape)}" for name, (_, shape) in self.inputs.items())
 
     def arrays(self) -> dict[str, Any]:
-        """Return the inputs; the same size always gives the same inputs."""
+        """Return the arrays of the inputs; a size always returns the same arrays."""
         if self.example is None:
             drawn = {n: sandbox_worker.drawn(elem, shape, self.high) for n, (elem, shape) in self.inputs.items()}
             halves = {n for n, (elem, _) in self.inputs.items() if elem == sandbox_worker.BFLOAT16}
@@ -67,7 +67,7 @@ class Size:
 
 
 def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
-    """Take values of `array` for another shape; scale floats by 0.5 to 1, or draw them if all are 0."""
+    """Fill another shape with values of `array`; multiply floats by 0.5 to 1, or draw random floats if all are 0."""
     for axis, n in enumerate(shape):
         if n != array.shape[axis]:
             array = np.take(array, rng.integers(0, max(1, array.shape[axis]), n), axis)
@@ -79,7 +79,7 @@ def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
 
 
 def usual(labels: Labels, elems: Mapping[str, int]) -> list[list[Size]]:
-    """Return groups of sizes for inputs without an example; if no length is free, return one group."""
+    """Return groups of sizes if there is no example; return only one group if no length is free."""
     free = any(isinstance(n, str) for lengths in labels.values() for n in lengths)
     return [list(_drawn(labels, elems, tries)) for tries in ((USUAL, EVEN, ODD) if free else (USUAL[:1],))]
 
@@ -112,7 +112,7 @@ def _inputs(labels: Labels, elems: Mapping[str, int], bound: Mapping[Any, int]) 
 def around(labels: Labels, elems: Mapping[str, int], example: Mapping[str, Any], least: int = 1) -> list[list[Size]]:
     """Return groups of sizes: the example's size, sizes with other even lengths, and sizes with prime lengths.
 
-    least    the smallest batch; in training, a single image may have no statistics
+    least    the smallest batch; a training model may need several images to compute statistics
     """
     own = {
         str(n): array.shape[axis]
@@ -143,7 +143,7 @@ def around(labels: Labels, elems: Mapping[str, int], example: Mapping[str, Any],
 
 @dataclass(frozen=True)
 class Way:
-    """Computes a length to try for the i-th free axis of length n: n * times // over + more * (i + 1), or a prime."""
+    """Computes a length to try instead of n for free axis i: n * times // over + more * (i + 1), or a prime number."""
 
     more: int = 0
     times: int = 1
@@ -162,9 +162,9 @@ PRIMES = (Way(times=3, over=4, prime=True), Way(11, prime=True), Way(1, prime=Tr
 
 
 def _near(even: bool, least: int) -> Iterator[tuple[tuple[int, ...], Way]]:
-    """Yield pairs of batches and the Way to other lengths, the likeliest pair first.
+    """Yield pairs (batch sizes to choose from, Way to other lengths), the pair that most models accept first.
 
-    The first of the batches that differs from the example's batch is used.
+    From the batch sizes, `around` takes the first that differs from the example's batch size.
     """
     batches = tuple(n for n in ((1, 2, 4, 8) if even else (3, 5, 7)) if n >= least)
     for start in range(len(batches) - 1):

@@ -1,4 +1,4 @@
-"""`verify` checks with the onnx checker and onnxruntime that a file computes the same as the model."""
+"""`verify` checks, with the onnx checker and onnxruntime, that a file computes the same results as the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, d
 )
 @dataclass(frozen=True)
 class Report:
-    """Holds the result of `verify`; `print` shows it in one line.
+    """Holds the result of `verify`; `print(report)` shows one line.
 
     Example:
         >>> print(mn.onnx.Report("passed", "onnxruntime 1.26.0", difference=1e-7))
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def compared(self) -> bool:
-        """Return True if a runtime computed outputs, so that there was a comparison."""
+        """Return True if a runtime computed outputs that were compared."""
         return bool(self.outputs)
 
     def __str__(self) -> str:
@@ -77,11 +77,11 @@ def verify(
     seconds: float = sandbox.SECONDS,
     memory: int | None = None,
 ) -> Report:
-    """Check `model`, run it, and compare its first outputs: max |onnxruntime(inputs) - expected| within tolerance.
+    """Check `model`, run it in onnxruntime, and compare its first outputs with `expected`, within a tolerance.
 
-    Raise VerifyError if the checker or onnxruntime rejects the model, crashes, hangs or needs too much memory. Raise
-    VerifyError, with the largest difference, if outputs differ. If onnxruntime is missing, or lacks an operator, the
-    report says so and nothing is compared.
+    Raises VerifyError if the checker or onnxruntime rejects the model, crashes, hangs or needs too much memory. Raises
+    VerifyError, with the largest difference, if max |onnxruntime(inputs) - expected| is above the tolerance. If
+    onnxruntime is missing or lacks an operator, nothing is compared, and the report says why.
 
     Example:
         >>> model, x = nn.Linear(2, 3), mn.randn(4, 2)
@@ -110,14 +110,14 @@ def verify(
 
 
 def _array(value: Any) -> Any:
-    """Return a Tensor on any device, or any other value, as a NumPy array."""
+    """Return a value as a NumPy array; the value may be a Tensor on any device."""
     return value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
 
 
 def compare(
     proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
 ) -> tuple[float, float]:
-    """Return the largest difference, also divided by max(1, max |expected|); raise VerifyError if it is too large."""
+    """Return the largest difference, absolute and over max(1, max |expected|); raise VerifyError if it is too large."""
     runtime = sandbox.version("onnxruntime")
     wanted = [_array(value) for value in expected]
     worst, relative = 0.0, 0.0
@@ -141,9 +141,9 @@ def compare(
 
 
 def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
-    """Return the outputs that are wrong in onnxruntime: saved_var of BatchNormalization 7 and 9.
+    """Return the outputs that onnxruntime computes wrongly: saved_var of BatchNormalization 7 and 9.
 
-    onnxruntime returns 1 / std there.
+    For saved_var, onnxruntime returns 1 / std.
     """
     return {
         node.output[4] for node in proto.graph.node if node.op_type == "BatchNormalization" and len(node.output) > 4
@@ -151,7 +151,7 @@ def wrong_in_onnxruntime(proto: onnx.ModelProto) -> set[str]:
 
 
 def difference_of(got: Any, want: Any) -> tuple[float, float]:
-    """Return the largest |difference| and max(1, max |want|); equal infinities and two NaN do not differ."""
+    """Return the largest |difference| and max(1, max |want|); equal infinities have difference 0, and so do two NaN."""
     a, b = (v.astype(np.float64) for v in (got, want))
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
@@ -165,7 +165,7 @@ _UNSOUND = "without shape inference, which cannot read MeanVarianceNormalization
 
 
 def how_to_check(proto: onnx.ModelProto) -> str:
-    """Return the way to check this model soundly: "full", "plain" (no shape inference), or "" (not at all)."""
+    """Return how the checker can check this model: "full", "plain" (no shape inference), or "" (not at all)."""
     operators = {node.op_type for node in proto.graph.node}
     if "GroupNormalization" in operators and any(18 <= o.version < 21 for o in proto.opset_import if not o.domain):
         return ""  # its schema is marked deprecated, so the checker refuses it, although runtimes run it
@@ -173,7 +173,7 @@ def how_to_check(proto: onnx.ModelProto) -> str:
 
 
 def checked(how: str) -> str:
-    """Return the report's words for a checker that ran in this form and found no error."""
+    """Return the report's text for a checker that ran as `how` says and found no error."""
     return {"full": "passed", "plain": f"passed ({_UNSOUND})", "": "not asked"}[how]
 
 
@@ -181,7 +181,7 @@ def checked(how: str) -> str:
 
 
 def check(proto: onnx.ModelProto) -> str:
-    """Run the onnx checker, with shape inference if that is sound."""
+    """Run the onnx checker, with shape inference unless this fails on valid models with the model's operators."""
     full = how_to_check(proto) == "full"
     try:
         onnx.checker.check_model(proto, full_check=full)
@@ -202,7 +202,7 @@ def start(proto: onnx.ModelProto) -> Any:
 
 
 def run(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
-    """Run a session and return all outputs; feeds and outputs may be bfloat16."""
+    """Run a session and return all outputs; inputs and outputs may be bfloat16."""
     half = dtypes.bfloat16
     given = {n: (np.ascontiguousarray(a), sandbox_worker.BFLOAT16 if a.dtype == half else 0) for n, a in feeds.items()}
     return [array.view(half) if kind else array for array, kind in sandbox_worker.run(session, given)]

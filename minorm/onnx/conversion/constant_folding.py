@@ -1,6 +1,6 @@
-"""Fold nodes that compute from constants alone; exporters, for example, write a fixed padding as eight nodes.
+"""Fold nodes that compute only with constants; some exporters, for example, write a fixed padding as eight nodes.
 
-If a rule asks for the contents of such a value, onnxruntime computes them in a separate process.
+If a rule needs the contents of such a value, onnxruntime computes them in a separate process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHANGING = ("Random", "Multinomial", "Bernoulli", "Dropout")  # operators whose 
 
 
 def folded(model: Any) -> dict[str, Any]:
-    """Return name -> array for the small values of the graph that nodes read, and that depend on no input."""
+    """Return the arrays of small values of the graph, by name: values that nodes read and that depend on no input."""
     graph = model.graph
     overridable = {entry.name for entry in graph.input} if model.ir_version >= 4 else set()
     fixed = {t.name: t for t in graph.initializer if math.prod(t.dims) <= LARGEST and t.name not in overridable}
@@ -46,7 +46,7 @@ def folded(model: Any) -> dict[str, Any]:
 
 
 def with_constants(model: Any, arrays: dict[str, Any]) -> Any:
-    """Return the model with these values as Constants, so that shape inference knows them; other nodes are the same."""
+    """Return a copy of the model in which Constants make these values, so that shape inference knows them."""
     if not arrays:
         return model
     copy = onnx.ModelProto()

@@ -1,9 +1,9 @@
-"""Convert a model to another opset: rewrite its nodes one by one.
+"""Convert a model to another opset by rewriting its nodes one by one.
 
-Conversion runs nothing and guesses nothing. So free lengths stay free, nodes that need no change stay unchanged, and
-operators that minorm does not know are copied. `rewriting.py` walks the graph. `steps.py` takes a node from version to
-version; the rules for this are in `operators/`, beside the readers and writers of the same operator. `equivalence.py`
-compares the old file with the new one.
+Conversion does not run the model and guesses nothing. So free lengths stay free, nodes that need no change stay
+unchanged, and operators that minorm does not know are copied. `rewriting.py` walks through the graph. `steps.py`
+converts a node from each version of its operator to the next. The rules for these steps are in `operators/`, beside the
+readers and writers of the same operator. `equivalence.py` compares the old file with the new one.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def convert(
     """Convert the model in `source` to another opset, write it to `path`, and return the onnx.ModelProto.
 
     A node is copied if its operator has the same version at both opsets, and otherwise changed in place. If the opset
-    lacks an operator, its node becomes several. Names, order, metadata, functions and the mode of each layer stay.
-    Raise LoadError for a damaged file. Raise ExportError if nodes have no form at the opset; it names them all. Raise
-    VerifyError if old and new model differ; it names the input size and the node.
+    lacks the operator of a node, the node is replaced by several nodes. Names, order, metadata, functions and the mode
+    of each layer stay. Raises LoadError if the file is damaged. If nodes have no form at the opset, an ExportError
+    names all these nodes. If the old and the new model differ, a VerifyError names the size of the input and the first
+    wrong node.
 
     Example:
         >>> written = mn.onnx.export(nn.GELU(), mn.ones(1, 2), opset_version=20)
@@ -110,7 +111,7 @@ def convert(
 
 
 def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
-    """Rewrite the model in place to another opset; return a function that gives the types and lengths of its values.
+    """Rewrite the model in place for another opset; return a function that infers the types and lengths of its values.
 
     The contents of large tensors may be missing.
     """
@@ -126,7 +127,7 @@ def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
 
 
 def _weights(model: Any, path: Path, folder: str | None, asked: bool | None, budget: Budget) -> Weights:
-    """Read weights from other files, and collect the weights for the new file beside `path`."""
+    """Read the weights that are in other files, and collect the weights that go to a separate file beside `path`."""
     name = path if isinstance(path, (str, os.PathLike)) else None
     if asked is None and name is not None:
         asked = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer) or None

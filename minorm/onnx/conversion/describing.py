@@ -1,4 +1,4 @@
-"""Change and infer the lengths and types that a file declares: fixed lengths, outputs, and inner values."""
+"""Change and infer the lengths and types that a file declares for its inputs, outputs and inner values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = 1 << 16  # the most elements of a tensor whose contents shape inference,
 
 
 def tried(graph: Any, sizes: Shapes) -> dict[str, tuple[int | str, ...]]:
-    """Return the shapes of the inputs with these lengths, for a run of the model; the graph stays unchanged."""
+    """Return the inputs' shapes with these lengths, for a run of the model; do not change the graph."""
     return _settled(inputs_of(graph), sizes) if sizes else {}
 
 
@@ -34,7 +34,7 @@ def _settled(inputs: Iterable[Any], shapes: Shapes) -> dict[str, tuple[int | str
 
 
 def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
-    """Fix these lengths in the inputs, and wherever the graph uses their names; return the inputs' shapes."""
+    """Fix these lengths in the inputs, and in outputs that have the same names; return the inputs' shapes."""
     if not shapes:
         return {}
     inputs = {entry.name: entry for entry in inputs_of(graph)}
@@ -56,9 +56,9 @@ def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
 
 
 def describe_anew(model: Any, ranks: bool = False) -> None:
-    """Infer the lengths of the outputs and inner values again from the lengths of the inputs.
+    """Infer the lengths of outputs and inner values again, from the lengths of the inputs.
 
-    ranks    True if outputs may have another number of axes than declared
+    ranks    True if outputs may have a number of axes that differs from the declared number
     """
     del model.graph.value_info[:]
     made = {name for node in model.graph.node for name in node.output}
@@ -101,7 +101,7 @@ def describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
 
 
 def kinds(skeleton: Any) -> Kinds:
-    """Infer the types and lengths of all values by shape inference, in a separate process; return {} if that fails."""
+    """Infer the types and lengths of all values with shape inference, in a separate process; return {} if it fails."""
     found = sandbox.infer(skeleton)
     return {
         path: {name: Kind(elem, None if shape is None else tuple(shape)) for name, (elem, shape) in values.items()}
@@ -128,7 +128,7 @@ def skeleton(model: Any) -> Any:
 
 
 def _free(graph: Any) -> None:
-    """Free axes that the file declares as -1, because onnx's shape inference would add -1 to other lengths."""
+    """Make axes free that the file declares as -1, because onnx's shape inference would add -1 to other lengths."""
     for entry in (*graph.input, *graph.value_info, *graph.output):
         for dim in entry.type.tensor_type.shape.dim:
             if length_of(dim) == "":
@@ -139,6 +139,6 @@ def _free(graph: Any) -> None:
 
 
 def ir_version(model: Any, opset: int) -> int:
-    """Return the least IR version for the opset and for the model's functions."""
+    """Return the lowest IR version that supports the opset and the model's functions."""
     least = 10 if any(f.overload for f in model.functions) else 8 if model.functions else 4
     return max(versions.ir_version(opset), least)

@@ -42,7 +42,7 @@ class OldFile:
         return sandbox.try_all(self.model, [[size.request() for size in group] for group in groups], self.folder)
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """Find the first node whose result exists in both models and differs."""
+        """Find the first node whose result exists in both models, but differs."""
         kept = {name for node in new.graph.node for name in node.output if name}
         names = [name for node in self.model.graph.node for name in node.output if name in kept]
         copy = declared.bare(self.model)
@@ -55,7 +55,7 @@ class OldFile:
 
 
 def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
-    """Return a Comparison with the old model at usual sizes; `shapes` has shapes of inputs, the others are guessed."""
+    """Return a Comparison with the old model at usual sizes; `shapes` has known input shapes, others are guessed."""
     labels = {entry.name: labels_of(entry, shapes) for entry in inputs_of(old.graph)}
     elems = {entry.name: entry.type.tensor_type.elem_type for entry in inputs_of(old.graph)}
     required = Required(old.graph).lengths(labels)
@@ -73,7 +73,7 @@ def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
 
 
 def labels_of(entry: Any, shapes: Lengths, operation: str = "convert") -> list[int | str]:
-    """Return the lengths of an input: numbers, or names for free lengths; axes with the same name are equally long."""
+    """Return the lengths of an input: numbers, or names of free lengths; axes with the same name are equally long."""
     lengths = shapes.get(entry.name, declared_of(entry))
     if lengths is None:
         raise ValueError(

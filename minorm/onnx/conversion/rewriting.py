@@ -1,8 +1,8 @@
-"""Rewrite the graph of a model for another opset, node by node, without running it; unaffected nodes stay unchanged.
+"""Rewrite the graph of a model for another opset, node by node; the model does not run.
 
-A node whose operator has the same version at both opsets is copied. Other nodes go through the steps of their operator
-(steps.py). Graphs inside nodes are rewritten in the same way. So are the bodies of the model's functions, each from the
-opset that the function declares. Nodes of other domains are copied.
+A node whose operator has the same version at both opsets is copied. All other nodes go through the steps of their
+operator (steps.py). Graphs inside nodes are rewritten in the same way. The bodies of the model's functions are
+rewritten too, from the opset that each function declares. Nodes of other domains are copied.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Rewriter:
     """Rewrites a ModelProto for another opset, in place.
 
     opset    the target
-    kinds    a function, called if a rule asks for a type or shape that the graph itself does not declare
-    folded   a function, called if a rule asks for the contents of a value that a node computes
+    kinds    a function that infers types and shapes; it is called if a rule needs one that the graph does not declare
+    folded   a function that computes constants; it is called if a rule needs the contents of a value that a node makes
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Rewriter:
         self.changed = 0  # nodes that needed a step
 
     def rewrite(self) -> None:
-        """Rewrite all graphs and functions; raise ExportError, which names every node without a form at the target."""
+        """Rewrite all graphs and functions; an ExportError names all nodes that have no form at the target."""
         self._graph(self.model.graph, opset_table(self.model.opset_import, "the model"), "", None, 0)
         for function in self.model.functions:
             self._function(function)
@@ -93,7 +93,7 @@ class Rewriter:
         drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
 
     def _prune(self, nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
-        """Remove the nodes whose results became attributes; return the names that no node reads any more."""
+        """Remove nodes whose results became attributes; return the names of values that no node reads any more."""
         dead = values.absorbed
         if not dead:
             return set()
@@ -150,7 +150,7 @@ class Rewriter:
         return [*draft.before, *([] if draft.node is None else [draft.node]), *draft.behind]
 
     def draft(self, node: Any, since: int, values: Values) -> NodeRewriter:
-        """Wrap a node for the rules; the nodes that these emit are converted to this rewriter's opset."""
+        """Wrap a node for the rules; nodes that a rule emits are converted to the target opset."""
         return NodeRewriter(node, since, self.opset, values, self._emitted, steps.published(node.op_type).get(since))
 
     def _emitted(self, node: Any, values: Values) -> list[Any]:
@@ -160,7 +160,7 @@ class Rewriter:
 
 
 def said_of(entry: Any) -> Kind:
-    """Return the kind that a value_info declares."""
+    """Return the Kind (type and shape) that a value_info declares."""
     kind = entry.type.tensor_type
     if not kind.HasField("shape"):
         return Kind(kind.elem_type)
@@ -187,7 +187,7 @@ def _set_opset(imports: Any, opset: int) -> None:
 
 
 def check_node(node: Any, schema: Any) -> None:
-    """Raise LoadError for a wrong number of inputs or outputs, and for an unknown, repeated or mistyped attribute."""
+    """Raise LoadError if the number of inputs or outputs is wrong, or an attribute is unknown, repeated or mistyped."""
     what = in_words(node)
     names = [attribute.name for attribute in node.attribute]
     if why := schemas.misfit(schema, node.input, node.output, names):

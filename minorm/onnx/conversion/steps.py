@@ -1,9 +1,9 @@
-"""Take a node from one version of its operator to the next, by the operator's rule or by the general rule.
+"""Convert a node from one version of its operator to the next, by the operator's rule or by the general rule.
 
 Most steps between neighbouring versions add element types or clearer words. The general rule compares the schemas. It
-handles such steps, and steps that add attributes whose default is the older behaviour: a step up then changes nothing,
-and a step down is possible if the attribute is absent or has the default. An operator that kept its signature but
-changed its meaning has a separate rule.
+handles such steps, and steps that add attributes whose default is the older behaviour. In the second case, a step up
+changes nothing, and a step down is possible if the attribute is missing or has the default. An operator that kept its
+signature but changed its meaning has a separate rule.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ def _schemas() -> dict[str, dict[int, Any]]:
 
 
 def published(operator: str) -> dict[int, Any]:
-    """Return the schemas of an operator of ONNX's own domain, by the opsets that introduced them, in order."""
+    """Return the schemas of an operator of ONNX's own domain, by the opset that introduced each schema, in order."""
     return _schemas().get(operator, {})
 
 
 def since(operator: str, opset: int) -> int:
-    """Return the version of an operator in force at an opset; 0 if it does not exist yet."""
+    """Return the version that an operator has at an opset; 0 if the operator does not exist yet."""
     return max((version for version in published(operator) if version <= opset), default=0)
 
 
 def walk(d: NodeRewriter) -> None:
-    """Take a node to its target version, step by step; raise RuleNotApplicable if a step is not possible."""
+    """Convert a node to its target version, step by step; raise RuleNotApplicable if a step is not possible."""
     start, given = (d.node.op_type, d.since), list(d.node.input)
     while d.node.input and not d.node.input[-1]:
         d.node.input.pop()  # an empty name at the end is an absent input
@@ -183,7 +183,7 @@ def _fit_outputs(d: NodeRewriter, new: Any, version: str) -> None:
 
 
 def fit_types(d: NodeRewriter) -> None:
-    """Cast 16-bit floats that the version lacks to float32, and results back; other types raise RuleNotApplicable."""
+    """Cast 16-bit floats that the version lacks to float32, and back; raise RuleNotApplicable for other types."""
     bad = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
     if not bad:
         return
@@ -206,7 +206,7 @@ def fit_types(d: NodeRewriter) -> None:
 
 
 def _misfits(d: NodeRewriter, names: Any, formal: Any) -> list[tuple[str, int]]:
-    """Return values of a type that the version does not take, and values whose types differ but must be the same."""
+    """Return values whose type the version does not allow, and values whose types differ but must be equal."""
     bound: dict[str, int] = {}
     found = []
     for place, name in enumerate(names):

@@ -1,9 +1,9 @@
 """Merge several runs of a model into one: check that they agree, and find the lengths in which they differ.
 
 The first runs differ in the lengths of free axes; the graph's symbols say which run has which length. Then there may be
-a run with other input values, in which nothing else may differ. The last run may be the `follower`, in which the free
-axes have lengths that no other run had. The follower decides nothing: the other runs predict its lengths and numbers,
-and we record where it differs from the prediction.
+a run (the probe) with other input values, whose shapes and constants must be the same. The last run may be the
+`follower`, in which the free axes have lengths that no other run had. The follower does not change the graph: the other
+runs predict its lengths and numbers, and we record where the follower differs from this prediction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BEHIND = (
 class Agreement:
     """Compares the runs; `values[r]` below is the value in run r.
 
-    probe      True if there is a run with other values
+    probe      True if there is a run with other input values
     follower   the lengths of the free axes in the follower; None if there is no follower
     """
 
@@ -42,7 +42,7 @@ class Agreement:
     def agree(self, what: str, values: Sequence[Any]) -> None:
         """Raise an error if `values` differ.
 
-        This is an ExportError if the run with other input values has another value, and Unstable for other runs.
+        The error is an ExportError if the value differs in the run with other input values, and otherwise Unstable.
         """
         if all(value == values[0] for value in values):
             return
@@ -89,7 +89,7 @@ class Agreement:
         return first
 
     def constant(self, arrays: Sequence[Any], what: str) -> bool:
-        """Return True if an array is the same at all lengths; raise ExportError if it depends on the input's values."""
+        """Return True if an array is the same at all lengths; raise ExportError if other input values change it."""
         if self.probe is not None and not same(arrays[0], arrays[self.probe]):
             raise ExportError(f"export: {what} of shape {arrays[0].shape} {BEHIND}")
         if not all(same(arrays[0], array) for array in arrays[: self.sized]):

@@ -1,4 +1,4 @@
-"""Find where the ModelProto holds a value of a loaded graph: in the graph, in a branch, or in a function's body."""
+"""Find the part of a ModelProto that holds a value of a loaded graph: the graph, a branch, or a function's body."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Bodies:
         return calls
 
     def write_out(self, calls: set[str]) -> None:
-        """Replace these calls by their functions' nodes."""
+        """Replace each of these function calls by the nodes of the function."""
         if calls:
             write_out(self.model, self.layout, calls)
             self.written_out = calls
@@ -57,14 +57,14 @@ class Bodies:
         return self.holders[home.path], home.name
 
     def maker(self, value: str) -> Any:
-        """Return the node that computes a value; None if no node does."""
+        """Return the node that computes a value; None if no node computes it."""
         holder, name = self.find(value)
         if id(holder) not in self._makers:
             self._makers[id(holder)] = {name: node for node in holder.node for name in node.output if name}
         return self._makers[id(holder)].get(name)
 
     def place(self, holder: Any, node: Any, before: Iterable[Any], behind: Iterable[Any], stays: bool = True) -> None:
-        """Put new nodes before and behind a node; if `stays` is False, remove the node itself."""
+        """Insert new nodes before and after a node; remove the node itself if `stays` is False."""
         nodes, start = holder.node, self._last.get(id(holder), 0)
         index = next(i for i in chain(range(start, len(nodes)), range(start)) if nodes[i] is node)
         self._last[id(holder)] = index

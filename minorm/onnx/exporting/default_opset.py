@@ -1,10 +1,10 @@
-"""Choose the opset of a file, if the caller does not: the lowest opset at which no normalization is split.
+"""Choose the opset of a file if the caller does not choose it: the lowest at which no normalization is split.
 
-Older runtimes run older opsets, so lower is better. But some operators are new: LayerNormalization exists from opset 17
-on, RMSNormalization from 23 on, and GroupNormalization has one scale per channel from 21 on. At lower opsets, the same
-layer takes several nodes. So we first write the model at the newest opset that export may choose, and count the nodes.
-Then we take the lowest opset at which no normalization takes more nodes, and which can write all other operations. The
-model runs only once for all these attempts.
+A lower opset is better, because older runtimes can run it. But some operators are new: LayerNormalization exists from
+opset 17 on, RMSNormalization exists from opset 23 on, and GroupNormalization has one scale per channel from opset 21
+on. At lower opsets, such a layer takes several nodes. So we first write the model at the newest opset that export may
+choose, and count the nodes. Then we take the lowest opset that can express all operations and at which no normalization
+takes more nodes. All these attempts use the same recorded run of the model.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ OPERATORS = {
 
 
 class Pieces:
-    """Counts the nodes that each normalization takes in a graph that is being written.
+    """Counts how many nodes each normalization takes, while a graph is written.
 
-    least    id of a call -> the number of nodes that it takes at another opset; if it takes more here, we raise Split
+    least    id of a call -> the number of nodes that the call takes at the newest opset; Split is raised if the call
+             takes more nodes now
     """
 
     def __init__(self, least: Mapping[int, int] | None = None) -> None:
@@ -43,7 +44,7 @@ class Pieces:
         self.counts: dict[int, int] = {}
 
     def count(self, call: Call, nodes: Sequence[Node], what: str) -> None:
-        """Count the nodes of a call; nodes that only prepare its weights do not count, because they run only once."""
+        """Count the nodes of a call; nodes that only compute with weights do not count, because they run only once."""
         fixed = {id(v) for node in nodes for v in node.inputs if v is not None and v.array is not None}
         pieces = 0
         for node in nodes:
@@ -54,7 +55,7 @@ class Pieces:
         self._note(call, pieces, what)
 
     def count_file(self, call: Call, nodes: Iterable[Any], what: str) -> None:
-        """Count -1 for each normalization that is one node in a loaded graph, so that a split makes the sum larger."""
+        """For a loaded graph, count -1 for each normalization that is one node, so that a split raises the count."""
         whole = sum(node.op_type in OPERATORS for node in nodes)
         self._note(call, -whole, f"a normalization of {what}")
 
@@ -69,7 +70,7 @@ Walk = TypeVar("Walk")
 
 @dataclass
 class Choice(Generic[Walk]):
-    """Holds the opset, the result of the walk at this opset, and the reason against the opset below, in words."""
+    """Holds the opset, the result of the walk at this opset, and the reason why the opset below was not chosen."""
 
     opset: int
     found: Walk
@@ -77,7 +78,7 @@ class Choice(Generic[Walk]):
 
 
 def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
-    """Write the model at the lowest opset that is enough; `newest` is the newest opset of the onnx package.
+    """Write the model at the lowest suitable opset; `newest` is the newest opset that the onnx package knows.
 
     walk    a function that writes the model at an opset, and counts the nodes of each normalization
     """
@@ -95,6 +96,6 @@ def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
 
 
 def reason(why: str) -> str:
-    """Say in words why export chose an opset; `why` is the reason against the opset below."""
+    """Return a text that says why export chose an opset; `why` says why the opset below was not chosen."""
     text = f"the lowest from {versions.DEFAULTS[0]} on that has every operator and splits no normalization"
     return f"{text} ({why})" if why else text

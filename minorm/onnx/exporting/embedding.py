@@ -1,7 +1,8 @@
-"""Write a loaded graph inside a traced module with the nodes of its file, instead of the operations of the run.
+"""Write a loaded graph that is part of a traced module: use the nodes of its file, not the traced operations.
 
-During the walk through the trace, one node stands for the loaded graph (`stand_in`); its inputs are the loaded graph's
-inputs and initializers. In the finished model, the graph's nodes replace this node (`unfold`), under new names.
+During the walk through the trace, one node stands for the loaded graph (`stand_in`). The inputs of this node are the
+loaded graph's inputs and initializers. In the finished model, `unfold` replaces the node by the loaded graph's nodes,
+under new names.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ DOMAIN, OPERATOR = "minorm", "Embedded"
 
 
 def piece(target: Embedded, training: bool | None, opset: int) -> tuple[Any, dict[str, Any]] | None:
-    """Return the graph at this opset, and its initializers' arrays; None if only a trace can express the graph."""
+    """Return the graph at this opset and the arrays of its initializers; None if only a trace can express the graph."""
     if target.module.layers_put_in:
         return None
     try:
@@ -46,10 +47,10 @@ def stand_in(
     types: Sequence[Any],
     value_of: Callable[..., Any],
 ) -> list[Value]:
-    """Add one node for the whole loaded graph; return the results, without the new values of buffers.
+    """Add one node for the whole loaded graph; return its results, but not the new values of buffers.
 
-    types       the types of the module's results, whatever its file says about them
-    value_of    makes the Value of a Tensor of the module
+    types       the types of the module's results, which may differ from the types in the file
+    value_of    a function that returns the Value of one of the module's Tensors
     """
     path, module = target.path, target.module
     state = module.tensors_by_name()
@@ -101,7 +102,7 @@ def _nodes(node: Any, part: Any, formal: list[str]) -> list[Any]:
 
 
 def bring_functions(model: Any, part: Any) -> None:
-    """Add the functions of a part; a function gets a new name if the model has a different function with its name."""
+    """Add the functions of `part` to the model; rename a function if the model has a different one of this name."""
     known = {(f.domain, f.name, f.overload): f for f in model.functions}
     for function in part.functions:
         key = (function.domain, function.name, function.overload)

@@ -1,7 +1,7 @@
-"""Read the example with which a model is exported: the arguments that are inputs, their names, their free axes.
+"""Read the example with which a model is exported: which arguments are inputs, their names and their free axes.
 
-The model also runs on other examples, which we make from this one: one has other values, and in others a free axis has
-another length. `trace_lengths.py` chooses the lengths.
+We also run the model on examples that we make from this example: one has other values, and in each of the others a free
+axis has another length. `trace_lengths.py` chooses the lengths.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Inputs:
         return self.given(changed)
 
     def given(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-        """Return the arguments with these Tensors in place of the inputs."""
+        """Return the arguments, with these Tensors instead of the example's inputs."""
         args = list(self.args)
         for place, tensor in zip(self.places, tensors, strict=True):
             args[place] = tensor
@@ -117,7 +117,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
-    """Return the names of the inputs: a loaded graph's own, else those of forward's parameters, except `*args`."""
+    """Return the inputs' names: those of a loaded graph, or else the names of forward's positional parameters."""
     if isinstance(model, GraphModule) and len(model.input_names) == len(places):
         return list(model.input_names)
     parameters = list(inspect.signature(model.forward if isinstance(model, Module) else model).parameters.values())
@@ -131,7 +131,7 @@ def _names(model: Callable[..., Any], places: Sequence[int]) -> list[str]:
 
 
 def _batch_axes(tensors: Sequence[Tensor]) -> list[dict[int, str]]:
-    """Label axis 0 as the batch in every input whose axis 0 is as long as that of the first input."""
+    """Label axis 0 as the batch in every input where axis 0 has the same length as in the first input."""
     batch = next((tensor.shape[0] for tensor in tensors if tensor.ndim), 0)
     return [{0: "batch"} if tensor.ndim and tensor.shape[0] == batch > 0 else {} for tensor in tensors]
 
@@ -154,7 +154,7 @@ def _labels(name: str, tensor: Tensor, asked: Mapping[int, str] | Sequence[int])
 
 
 def _set_symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> None:
-    """Make one free axis for each label; several inputs may share it."""
+    """Make one free axis for each label; several inputs may have the same label."""
     lengths: dict[str, int] = {}
     for name, tensor, own in zip(inputs.names, inputs.tensors, labels, strict=True):
         for axis, label in own.items():
@@ -171,7 +171,7 @@ def _set_symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> None:
 
 
 def resized(tensor: Tensor, lengths: dict[int, int]) -> Tensor:
-    """Repeat `tensor` along some axes to other lengths."""
+    """Return `tensor` with other lengths of some axes; its elements are repeated or cut off."""
     array = tensor.array
     for axis, length in lengths.items():
         array = np.take(array, np.arange(length) % max(1, array.shape[axis]), axis)

@@ -1,4 +1,4 @@
-"""Make inputs for a model without an example: random numbers in the shapes that its file declares."""
+"""Make inputs for a model if there is no example: random numbers in the shapes that the model's file declares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LENGTHS = ((2, 8), (2, 32), (2, 64), (2, 224), (1, 32), (1, 224), (2, 299), (1, 
 
 
 def with_lengths(inputs: Sequence[Input], shapes: Shapes) -> list[Input]:
-    """Return the inputs with the lengths in `shapes`; raise ValueError if these do not fit the file's lengths."""
+    """Return the inputs with the lengths in `shapes`; raise ValueError if these contradict the file's lengths."""
     settled = settle({entry.name: entry.shape for entry in inputs}, shapes)
     return [replace(entry, shape=settled[entry.name]) for entry in inputs]
 
@@ -50,8 +50,8 @@ def free_axes(inputs: Sequence[Input]) -> dict[str, dict[int, str]]:
 class Guess:
     """Says how to guess inputs.
 
-    shapes      lengths of inputs, or of free axes by name; for these nothing is guessed
-    values      the values of inputs: a number for all elements, or an array or lists
+    shapes      known lengths, which need no guess: the shape of an input, or the length of a free axis, by name
+    values      known values of inputs, by name: a number for all elements, an array, or nested lists
     required    a function that replaces free lengths of the inputs by the lengths that the model's weights require
     """
 
@@ -61,11 +61,11 @@ class Guess:
 
 
 def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, ...]:
-    """Return inputs on which the model runs; raise ValueError if no usual lengths of its free axes fit.
+    """Return inputs on which the model runs; raise ValueError if the model refuses all usual lengths of free axes.
 
-    Floats come from a normal distribution; they are the same numbers in each call. Integers are 0, which is a valid
-    index and class everywhere, or 1 if 0 fails. If guessing fails, pass `shapes`: the lengths of inputs, or of free
-    axes by name.
+    Floats come from a normal distribution, and are the same in each call. Integers are 0, which is always a valid index
+    or class, or 1 if the model refuses 0. If guessing fails, pass `shapes`: the shapes of inputs, or the lengths of
+    free axes, by name.
     """
     first: Exception | None = None
     dtype = model.converted_to()
@@ -80,7 +80,7 @@ def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, .
 
 
 def fails(model: GraphModule, args: Sequence[Tensor]) -> Exception | None:
-    """Return the error with which the model refuses these inputs; None if it runs."""
+    """Return the error that the model raises for these inputs, or None."""
     try:
         with same_random_numbers_after(model), untouched(model, None), no_grad():
             model(*args)
@@ -90,7 +90,7 @@ def fails(model: GraphModule, args: Sequence[Tensor]) -> Exception | None:
 
 
 def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...]]:
-    """Yield inputs to try, the likeliest first; raise ValueError if an input has no shape or a guess does not fit."""
+    """Yield inputs to try, the likeliest first; raise ValueError if an input has no shape or `guess` contradicts it."""
     filled = {name: np.asarray(value) for name, value in guess.values.items()}
     given = settled(inputs, guess)
     for entry in given:
@@ -119,7 +119,7 @@ def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...
 
 
 def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
-    """Return the inputs with the lengths of the guess's shapes and values; raise ValueError if these do not fit."""
+    """Return the inputs with the lengths that `guess` gives; raise ValueError if these contradict the file."""
     names = {entry.name: entry.shape for entry in inputs}
     shapes = dict(guess.shapes)
     for name, value in guess.values.items():
@@ -137,7 +137,7 @@ def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
 
 
 def is_guessed(inputs: Sequence[Input], guess: Guess) -> bool:
-    """Return True if something must be guessed: lengths, or integers, because 0 may be wrong."""
+    """Return True if something must be guessed: a length, or integers, for which 0 may be wrong."""
     given = settled(inputs, guess)
     return any(
         entry.name not in guess.values
@@ -147,7 +147,7 @@ def is_guessed(inputs: Sequence[Input], guess: Guess) -> bool:
 
 
 def _sizes(labels: Mapping[str, Sequence[int | str]]) -> Iterator[list[tuple[int, ...]]]:
-    """Yield shapes of the inputs in order: each usual batch with each usual length."""
+    """Yield lists of the inputs' shapes; each list has one usual pair of batch size and length."""
     names = {n for lengths in labels.values() for n in lengths if isinstance(n, str)}
     first = {lengths[0] for lengths in labels.values() if lengths and isinstance(lengths[0], str)}
     for batch, other in LENGTHS if names else LENGTHS[:1]:
@@ -164,7 +164,7 @@ def _filled(entry: Input, shape: tuple[int, ...], value: Any, number: int) -> Te
 
 
 def exact(inputs: Sequence[Input], guess: Guess) -> Any:
-    """Return inputs in the declared or given shapes; None if an axis is free or an input has too many elements."""
+    """Return inputs whose shapes are all declared or given; None if an axis is free or an input is too large."""
     given = settled(inputs, guess)
     if any(entry.shape is None for entry in given) or any(free_axes(given).values()):
         return None

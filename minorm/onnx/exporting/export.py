@@ -43,7 +43,7 @@ _ONLY = {
 
 
 def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
-    """Decorate `export` so that it accepts a call written for torch.onnx.export."""
+    """Decorate `export`, so that calls written for torch.onnx.export work."""
 
     @functools.wraps(function)
     def run(*given: Any, **options: Any) -> Any:
@@ -113,12 +113,12 @@ def export(
 ) -> onnx.ModelProto:
     """Write `model(*args)` as ONNX to `path`, and return the onnx.ModelProto.
 
-    Parameters and buffers are initializers under their state_dict keys. A BatchNormalization is never folded into a
-    convolution. An ExportError lists everything that cannot be written. A VerifyError names the input size and the node
-    at which file and model differ.
+    Parameters and buffers become initializers that are named by their state_dict keys. A BatchNormalization is never
+    folded into a convolution. If something cannot be written, an ExportError lists everything of this kind. If the file
+    and the model differ, a VerifyError names the size of the input and the first wrong node.
 
-    A call written for torch.onnx.export works unchanged: `f` is the path, and arguments that tell PyTorch how to find
-    the graph, such as `dynamo` and `do_constant_folding`, have no effect.
+    A call written for torch.onnx.export works unchanged: `f` is another name for the path. Arguments that tell PyTorch
+    how to find the graph, such as `dynamo` and `do_constant_folding`, have no effect.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
@@ -179,7 +179,7 @@ def _write_back(
     said: Mapping[str, Any],
     **options: Any,
 ) -> onnx.ModelProto:
-    """Write a loaded graph back; weights that were in other files are written to another file again."""
+    """Write a loaded graph back; weights that were outside of its file go to a separate file again."""
     assert model.original is not None
     if external_data is None and model.original.outside and isinstance(path, (str, os.PathLike)):
         external_data = True
@@ -199,7 +199,7 @@ def _write_back(
 
 
 def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
-    """Copy the metadata of a loaded graph to the traced model around it, if the model has exactly one such graph."""
+    """Copy the metadata of a loaded graph to the model that contains it, if there is exactly one loaded graph."""
     graphs = [part for part in model.modules() if isinstance(part, GraphModule)] if isinstance(model, Module) else []
     if len(graphs) == 1:
         set_entries(proto, {**entries_of(proto), **graphs[0].metadata})
@@ -222,7 +222,7 @@ def _drop_stale_classes(proto: onnx.ModelProto) -> None:
 
 @contextmanager
 def _on_the_cpu(model: Any) -> Iterator[None]:
-    """Hold the module's GPU tensors on the CPU inside this context."""
+    """Inside this context, keep the module's GPU tensors on the CPU."""
     kept = [*model.parameters(), *model.buffers()] if isinstance(model, Module) else []
     there = [(tensor, tensor.array) for tensor in kept if tensor.is_cuda]
     for tensor, _ in there:

@@ -1,9 +1,9 @@
-"""Find the float types in which a node reads its inputs and makes its outputs, if the network uses one float type.
+"""Find the float types of a node's inputs and outputs, if the whole network is to use one float type.
 
-The schema of the node's version decides. Inputs and outputs under one letter, T, share one type. This is the wanted
-type if the version takes it; otherwise it is float32, and Casts are put around the node. If the schema has a type such
-as tensor(float) instead of a letter, the type is fixed. Attributes name types too: the `to` of Cast, the `dtype` of
-RandomNormal, the value of ConstantOfShape.
+The schema of the node's version decides. Inputs and outputs with the same letter, such as T, share one type. This is
+the wanted type if the schema allows it. Otherwise it is float32, and Casts are put around the node. If the schema has a
+type such as tensor(float) instead of a letter, the type is fixed. Attributes can name types too: `to` of Cast, `dtype`
+of RandomNormal, `value` of ConstantOfShape.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Given(NamedTuple):
 
 
 class Made(NamedTuple):
-    """Describes an output. `rounded` is True if the node cannot make the wanted type, and makes a wider one."""
+    """Describes an output; `rounded` is True if the node makes a wider type because it cannot make the wanted one."""
 
     elem: int = 0
     sequence: bool = False
@@ -80,7 +80,7 @@ class Made(NamedTuple):
 
 
 class Types(NamedTuple):
-    """A node's types: `reads` has each input's type (0 to leave it); `names` is the type to write in the attribute."""
+    """A node's types. `reads` has each input's type (0: unchanged); `names` is the type for the attribute to name."""
 
     reads: list[int]
     makes: list[Made]
@@ -88,13 +88,13 @@ class Types(NamedTuple):
 
 
 class Signature:
-    """Finds the types of one node.
+    """Finds the types of the inputs and outputs of one node.
 
     given      the types of its inputs
     wanted     the type for all floats; 0 to leave their types unchanged
-    named      the type that its attribute names
+    named      the type that the node's attribute names
     guess      a function that returns the type of an output that the schema does not fix
-    lacking    operator -> version; before this version the operator cannot compute in the wanted type
+    lacking    operator -> the first version that can compute in the wanted type
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Signature:
         self.bound: dict[str, int] = {}
 
     def _is_plain(self) -> bool:
-        """Return True if a Scatter stores elements without a reduction."""
+        """Return True if the node, a Scatter, has no reduction, so that it only stores elements."""
         return all(attribute.name != "reduction" or attribute.s == b"none" for attribute in self.node.attribute)
 
     def types(self) -> Types:
@@ -155,11 +155,11 @@ class Signature:
         return self.bound[letter]
 
     def _substitute(self, allowed: set[int]) -> int:
-        """Return the type to use instead of the wanted type; the wanted type itself if the schema allows no floats."""
+        """Return an allowed type to use instead of the wanted type; the wanted type itself if no float is allowed."""
         return next((elem for elem in SUBSTITUTES if elem in allowed), self.wanted)
 
     def _named(self, reads: Sequence[int]) -> int:
-        """Return the type that the node's attribute must name; 0 if the attribute stays unchanged or does not exist."""
+        """Return the type that the node's attribute must name; 0 if no attribute exists or it need not change."""
         name, default, like = NAMED.get(self.node.op_type, ("", 0, None))
         if name not in self.schema.attributes:
             return 0
@@ -198,7 +198,7 @@ class Signature:
         return self.named or default
 
     def _stash(self) -> int:
-        """Return the stash_type, LayerNormalization's type for mean and deviation; 0 if the operator has none."""
+        """Return the stash_type (LayerNormalization's type for mean and deviation), or 0 if the operator has none."""
         found = next((a for a in self.node.attribute if a.name == "stash_type"), None)
         return 0 if "stash_type" not in self.schema.attributes else TensorProto.FLOAT if found is None else found.i
 
@@ -210,7 +210,7 @@ class Signature:
 
 
 def element_of(name: str) -> str:
-    """Return the element type of a type's name: `tensor(float)` for `seq(tensor(float))`."""
+    """Return the element type in the name of a type, such as `tensor(float)` in `seq(tensor(float))`."""
     return name[name.rfind("tensor(") :].rstrip(")") + ")" if "tensor(" in name else ""
 
 
@@ -220,7 +220,7 @@ def element_of(name: str) -> str:
 def named_type(node: Any, passed: Mapping[str, Any]) -> int | None:
     """Return the element type that a node's attribute names; None if the attribute is missing.
 
-    passed    the attributes in the call of the surrounding function
+    passed    the attributes that the call of the surrounding function passes
     """
     name = NAMED.get(node.op_type, ("",))[0]
     found = next((a for a in node.attribute if a.name == name), None)
@@ -236,7 +236,7 @@ def named_type(node: Any, passed: Mapping[str, Any]) -> int | None:
 
 
 def constant_type(node: Any, passed: Mapping[str, Any]) -> int:
-    """Return the element type of a Constant; 0 if it is not known."""
+    """Return the element type of a Constant; 0 if the type is not known."""
     found = node.attribute[0] if len(node.attribute) == 1 else None
     if found is None or found.name.startswith(("value_int", "value_float", "value_string")):
         name = "" if found is None else found.name.removeprefix("value_").removesuffix("s")
@@ -247,7 +247,7 @@ def constant_type(node: Any, passed: Mapping[str, Any]) -> int:
 
 
 def compute_in_double(node: Any, schema: Any) -> None:
-    """Make a node with float64 data also compute in float64: set its stash_type."""
+    """Set the stash_type of a node with float64 data, so that the node computes in float64 too."""
     if node.op_type in STASHING and "stash_type" in schema.attributes:
         for attribute in [a for a in node.attribute if a.name == "stash_type"]:
             node.attribute.remove(attribute)
@@ -255,7 +255,7 @@ def compute_in_double(node: Any, schema: Any) -> None:
 
 
 def name_type(node: Any, elem: int) -> None:
-    """Make a node's attribute name this type."""
+    """Write this type into the attribute that names a node's type."""
     name = NAMED[node.op_type][0]
     found = next((a for a in node.attribute if a.name == name), None) or node.attribute.add(name=name)
     found.ClearField("ref_attr_name")

@@ -1,7 +1,7 @@
-"""Inline calls of a model's functions: put their nodes in the graph, under the names that `load` gives them.
+"""Inline calls of a model's functions: replace a call by the function's nodes, with the names that `load` gives these.
 
-Functions have no state: two calls of a function share its Constants and the modes of its nodes. If a loaded module
-needs different Constants or modes for the two calls, we inline each call. `loading/flattening.py` has the rules for the
+A function has no state: all its calls share its Constants and the modes of its nodes. If a loaded module needs
+different Constants or modes in different calls, we inline these calls. `loading/flattening.py` has the rules for the
 names.
 """
 
@@ -21,7 +21,7 @@ Names = Callable[[str], str]  # a value's name in a body -> its name outside
 
 
 def write_out(model: Any, layout: Layout, calls: Container[str]) -> None:
-    """Inline the calls with these labels. A call inside another call is inlined only if the outer call is inlined."""
+    """Inline the calls with these labels; a call inside a function is inlined only together with the outer call."""
     _Inliner(model, layout, calls).graph(model.graph.node, "")
 
 
@@ -83,9 +83,9 @@ def renamed(
     given: Mapping[str, Any] | None = None,
     labels: Mapping[tuple[str, int], str] | None = None,
 ) -> list[Any]:
-    """Copy nodes, and the graphs inside them, for another graph; `rename` returns the name of a value there.
+    """Copy nodes, with the graphs inside them, for another graph; `rename` maps a value's name to its name there.
 
-    given     the values that a call gives to its function's attributes; None for nodes outside functions
+    given     the attributes that a call passes to the function; None for nodes outside functions
     labels    (context, index) of a node with graphs inside -> its label
     """
     found: list[Any] = []
@@ -113,7 +113,7 @@ def renamed(
 
 
 def scope_of_names(known: dict[str, str], context: str, around: Names | None = None) -> Names:
-    """Return a function that renames values; it passes an unknown name to `around`, or makes a new name."""
+    """Return a function that renames values: by `known`, else by `around`, or, if that is None, to a new name."""
 
     def rename(name: str) -> str:
         if not name or name in known:
@@ -130,7 +130,7 @@ def _rename(names: Any, rename: Names) -> None:
 
 
 def _refer(node: Any, given: Mapping[str, Any]) -> None:
-    """Replace references to the function's attributes by the attributes in `given`; drop other references."""
+    """Replace references to the function's attributes by the attributes in `given`; drop all other references."""
     for index in range(len(node.attribute) - 1, -1, -1):
         name, reference = node.attribute[index].name, node.attribute[index].ref_attr_name
         if reference in given:

@@ -1,4 +1,4 @@
-"""Turn a loaded int8 model's weights back into integers; quantized/integer_weights.py has turned them into floats."""
+"""Turn the weights of a loaded int8 model back into integers; quantized/integer_weights.py made them floats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minorm.onnx.loading.quantized.integer_weights import axis_of, refill_nodes,
 def store(graph: Any, contents: dict[str, Any]) -> None:
     """Replace the tensors that QuantizeLinear reads by integers.
 
-    contents    the elements of tensors that are not written yet, by name
+    contents    the elements of tensors that are not in the graph yet, by name
     """
     held = {tensor.name: tensor for tensor in graph.initializer}
     nodes = []

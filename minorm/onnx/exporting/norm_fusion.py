@@ -1,11 +1,11 @@
-"""Fuse a norm that a graph writes in several nodes into the one node that ONNX has for it: `fuse_norms`.
+"""`fuse_norms`: replaces a norm that a graph writes as several nodes by ONNX's one operator for this norm.
 
     GroupNorm    GroupNormalization    from opset 21 on (18 has one scale a group, and is withdrawn)
     LayerNorm    LayerNormalization    from opset 17 on
     RMSNorm      RMSNormalization      from opset 23 on
 
-The norms are those that `load` recognises (loading/patterns.py). A layer can check shapes when it runs, but here onnx's
-shape inference must give them. If it does not, the nodes stay.
+The norms are those that `load` recognises (loading/patterns.py). A layer can check shapes when it runs, but this module
+needs shapes from onnx's shape inference. If they are unknown, the nodes stay.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from minorm.onnx.loading.wiring import SMALL, Held, Wiring
 
 @dataclass
 class Fusion:
-    """Holds the result. `made`: the nodes that are norms now. `left`: last node of an unchanged norm -> the reason."""
+    """The result. `made` has the new nodes; `left` maps the last node of a norm that stays to the reason."""
 
     made: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
 
 
 def fuse(model: onnx.ModelProto) -> None:
-    """Fuse the norms for `export`, and warn about norms that stay."""
+    """Fuse the norms for `export`, and warn about norms that stay as several nodes."""
     left = fuse_norms(model).left
     if left:
         lines = "".join(f"\n  {name}: {why}" for name, why in left.items())
@@ -55,7 +55,7 @@ def fuse(model: onnx.ModelProto) -> None:
 
 
 def fuse_norms(model: onnx.ModelProto) -> Fusion:
-    """Write every recognised norm of the model's graph as one node, in place; functions and branches stay unchanged.
+    """Write each recognised norm of the main graph as one node, in place; functions and branches do not change.
 
     Initializers keep their names and elements; an initializer with a shape such as (C, 1, 1) becomes a vector. An
     initializer without elements counts as a weight with unknown contents.
@@ -87,7 +87,7 @@ def fuse_norms(model: onnx.ModelProto) -> Fusion:
 
 
 def _nodes(model: Any, opset: int) -> list[tuple[Node, Any]]:
-    """Return the graph's nodes in the form for the patterns; nodes that these must not match get another domain."""
+    """Return the graph's nodes in the form for the patterns; nodes that no pattern may match get another domain."""
     functions = {(f.domain, f.name) for f in model.functions}
     found = []
     for proto in model.graph.node:
@@ -127,7 +127,7 @@ CONTENTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_dat
 
 
 def _array(tensor: Any) -> Any:
-    """Return a small initializer's array; for a large one of floats, NaNs of its type and shape; else None."""
+    """Return the array of a small initializer, NaNs for a large initializer of floats, and None otherwise."""
     filled = tensor.HasField("raw_data") or any(len(getattr(tensor, field)) for field in CONTENTS)
     if math.prod(tensor.dims) <= SMALL and filled and tensor.data_location != TensorProto.EXTERNAL:
         return tensors.read(tensor, f"initializer {tensor.name!r}", None, Budget())
@@ -188,7 +188,7 @@ class _Fuser:
         return kind
 
     def _channels(self, norm: Norm, shape: Sequence[Any]) -> int:
-        """Return the number of channels of x; the nodes must reshape these into groups, and back to x's shape."""
+        """Return the number of channels of x; raise an error unless the nodes surely split channels into groups."""
         target = shape if norm.shape is None else norm.shape
         size = shape[1] if len(shape) > 2 else None
         same = len(target) == len(shape) and all(
@@ -217,7 +217,7 @@ class _Fuser:
         return size
 
     def _tail(self, norm: Norm, shape: Sequence[Any]) -> tuple[int, ...]:
-        """Return the last axes' lengths; the nodes must normalize these axes, and the weight must have this shape."""
+        """Return the lengths of the norm's axes; raise an error unless these are the last axes and weights fit them."""
         count, rank = len(norm.axes), len(shape)
         tail = tuple(shape[rank - count :])
         if sorted(axis % rank for axis in norm.axes if -rank <= axis < rank) != list(range(rank - count, rank)):
@@ -231,7 +231,7 @@ class _Fuser:
         return tail
 
     def _parameter(self, held: Held | None, shape: tuple[int, ...], elem: int, absent: str, before: list[Any]) -> str:
-        """Return the name of a weight or bias in this shape, or of a new Constant of ones or zeros if it is absent."""
+        """Return the name of a weight or bias in this shape; if it is missing, of a new Constant of ones or zeros."""
         if held is None:
             array = (np.ones if absent == "ones" else np.zeros)(shape, tensors.DTYPES[elem])
             name = self._fresh(absent)
@@ -266,7 +266,7 @@ def _replace(graph: Any, put: Mapping[int, list[Any]]) -> None:
 
 
 def _prune(graph: Any, before: set[str]) -> None:
-    """Remove nodes and initializers that only removed nodes read, and descriptions of removed values."""
+    """Remove nodes and initializers that no node reads any more, and the descriptions of values that are gone."""
     ends = {entry.name for entry in graph.output}
     readers = Counter(ends)
     for node in graph.node:

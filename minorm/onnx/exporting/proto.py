@@ -1,4 +1,4 @@
-"""Turn a finished Graph into a ModelProto: give names, shapes and contents, and leave out unneeded nodes."""
+"""Turn a finished Graph into a ModelProto with names, shapes and contents; leave out nodes that no result needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def build(
     fixed: Sequence[str] = (),
     weights: Weights | None = None,
 ) -> onnx.ModelProto:
-    """Build the model from `outputs`, (name, value) pairs; raise an error if a name in `fixed` is taken.
+    """Build the model whose outputs are the pairs (name, value); raise ExportError if a name in `fixed` is taken.
 
     weights    collects the contents of large initializers, if these go to a separate file
     """
@@ -97,7 +97,7 @@ def build(
 
 
 def _separate(graph: Graph, outputs: Sequence[tuple[str, Value]]) -> list[Value]:
-    """Give each output a separate value that a node computes, by an Identity if necessary."""
+    """Make sure that each output has a separate value and that a node computes it; add an Identity if necessary."""
     results: list[Value] = []
     taken = {id(value) for value in graph.inputs}
     for _, value in outputs:
@@ -109,7 +109,7 @@ def _separate(graph: Graph, outputs: Sequence[tuple[str, Value]]) -> list[Value]
 
 
 def _needed(nodes: Sequence[Node], results: Sequence[Value]) -> list[Node]:
-    """Return the nodes on which some result depends, in order."""
+    """Return the nodes on which a result depends, in the order of `nodes`."""
     wanted = {id(value) for value in results}
     kept = []
     for node in reversed(nodes):
@@ -127,7 +127,7 @@ def _give_names(
     results: Sequence[Value],
     fixed: set[str],
 ) -> None:
-    """Name parameters by their keys, then inputs and outputs, then the rest by module and operator."""
+    """Name parameters by their state_dict keys, then inputs and outputs, and other values by module and operator."""
     names = Names()
     for value in initializers:
         if value.home is not None:
@@ -154,7 +154,7 @@ def _give_names(
 
 
 def _tensor(value: Value) -> onnx.TensorProto:
-    """Make a TensorProto with name, type and shape; the elements come later."""
+    """Make a TensorProto with a name, a type and a shape; the elements are filled in later."""
     return onnx.TensorProto(name=value.name, data_type=ELEMENT_TYPES[value.dtype][0], dims=value.array.shape)
 
 

@@ -1,8 +1,8 @@
-"""Write layers that have replaced nodes of a loaded graph: each layer's own nodes come where the replaced nodes were.
+"""Write layers that have replaced nodes of a loaded graph: the layer's nodes are put where the replaced nodes were.
 
 We run the graph once to record each layer's inputs, and trace each layer separately on these inputs. The layer's nodes
-replace the node that stands for the layer; their names begin with the layer's path. The rest of the file stays, apart
-from lengths that change with the layers.
+replace the node that stands for the layer, and their names begin with the layer's path. The rest of the file stays,
+except for lengths that the layers change.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write(
 
 
 def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict[str, list[Tensor]], int]:
-    """Return each layer's arguments in a run, and the length of the first input's first axis (0 if it is fixed)."""
+    """Return each layer's arguments in a run, and the batch size of the first input (0 if this axis is fixed)."""
     try:
         examples = example(module) if examples is None else examples
     except ValueError as error:
@@ -82,7 +82,7 @@ def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict
 
 
 def _free_axes(model: Any, node: Any, args: Sequence[Tensor], batch: int) -> list[Axes]:
-    """Return a dict for each argument, which maps the axes that the graph does not fix to their names."""
+    """Return a dict for each argument; the dict maps each axis that the graph leaves free to the axis's name."""
     known = _declared(model, node.input) or describing.kinds(_in_front(model, node, args)).get("", {})
     found: list[Axes] = []
     for number, (name, x) in enumerate(zip(node.input, args, strict=True)):
@@ -96,7 +96,7 @@ def _free_axes(model: Any, node: Any, args: Sequence[Tensor], batch: int) -> lis
 
 
 def _declared(model: Any, names: Sequence[str]) -> Mapping[str, Kind]:
-    """Return the file's descriptions of these values; return {} if a description is missing."""
+    """Return the shapes that the file declares for these values; return {} if a shape is missing."""
     described = {entry.name: entry for entry in (*model.graph.value_info, *model.graph.input)}
     if not all(name in described and described[name].type.tensor_type.HasField("shape") for name in names):
         return {}
@@ -104,7 +104,7 @@ def _declared(model: Any, names: Sequence[str]) -> Mapping[str, Kind]:
 
 
 def _in_front(model: Any, node: Any, args: Sequence[Tensor]) -> Any:
-    """Return the skeleton of the model up to a layer, because shape inference does not know the layer's node."""
+    """Return the part of the model before a layer, for shape inference, which does not know the layer's node."""
     front = describing.skeleton(model)
     place = next(place for place, other in enumerate(front.graph.node) if is_layer(other) and other.name == node.name)
     del front.graph.node[place:], front.graph.output[:]
@@ -115,7 +115,7 @@ def _in_front(model: Any, node: Any, args: Sequence[Tensor]) -> Any:
 
 
 def _traced(layer: Module, path: str, args: list[Tensor], free: list[Axes], opset: int, training: bool | None) -> Any:
-    """Trace the layer, with as many free axes as it allows: all free axes of the graph, only the batch, or none."""
+    """Trace the layer. Try to keep all free axes of the graph; if this fails, only the batch; then no axis."""
     names = [f"input_{number}" for number in range(len(args))]
     axes = {name: labels for name, labels in zip(names, free, strict=True) if labels}
     batch = {name: {0: labels[0]} for name, labels in axes.items() if 0 in labels}
@@ -145,7 +145,7 @@ def _said(error: Exception) -> str:
 def _put(model: Any, node: Any, part: Any, layer: Module, contents: dict[str, Any], outputs: bool) -> None:
     """Replace the stand-in node of a layer by the layer's nodes.
 
-    outputs    True if the new values of its buffers become outputs of the graph
+    outputs    True if the new values of the layer's buffers become outputs of the graph
     """
     path, taken, state = node.name, set(names_of(model)), layer._loadable()
     says_kinds = bool(Origin.of(model).kinds)

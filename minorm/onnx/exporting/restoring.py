@@ -1,7 +1,8 @@
 """Turn a loaded module back into the graph of its file: the same nodes and names, with its current tensors and modes.
 
-Nothing runs, so no example is necessary and free axes stay free. Only the user's changes change the file: contents, the
-form of nodes that have a mode, and the outputs of the graph. If the calls of a function differ, they are inlined.
+The module does not run, so no example is necessary and free axes stay free. The file changes only where the user has
+changed something: contents, the form of nodes that have a mode, and the outputs of the graph. If the calls of a
+function must differ, they are inlined.
 """
 
 from __future__ import annotations
@@ -28,15 +29,14 @@ from minorm.onnx.loading.updates import ENDING
 
 
 class NeedsExample(ExportError):
-    """Says that the file's own nodes cannot express the module; tracing can, but it needs an example."""
+    """The file's own nodes cannot express the module. Tracing the module can, but tracing needs an example."""
 
 
 class Restorer:
-    """Writes a module back. `model` is the result, without the elements of large initializers; these are in
-    `state.contents`, by name.
+    """Writes a module back. `model` is the result; the elements of its large initializers are in `state.contents`.
 
-    kinds       a function, called for a type or shape that the graph itself does not declare
-    embedded    True if the new values of all buffers are outputs, in any mode of the module
+    kinds       a function that infers types and shapes; it is called if the graph does not declare them
+    embedded    True if the new values of all buffers become outputs, whatever the mode of the module is
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Restorer:
     # Functions whose calls differ
 
     def _differing(self) -> Iterable[str]:
-        """Yield the names of values inside function calls; these calls differ, and must be inlined."""
+        """Yield names of values inside function calls that must be inlined, because the calls differ."""
         homes = self.original.layout.homes
         yield from (name for name in self.module.output_names if name in homes and self._is_inner(name))
         for placed in self.module.placed:
@@ -81,7 +81,7 @@ class Restorer:
         return all(name not in node.output for node in self.graph.node)
 
     def _changes(self, placed: Placed) -> bool:
-        """Return True if the layer's mode gives the node a different form from that in the file."""
+        """Return True if the layer's mode changes the form that the node has in the file."""
         if placed.operator not in MODES:
             return False
         holder, _ = self.bodies.find(placed.value)
@@ -98,7 +98,7 @@ class Restorer:
         return (layer.training if self.training is None else self.training) and not layer.frozen
 
     def _apply(self, placed: Placed, node: Any, holder: Any) -> tuple[Any, tuple[str, ...]]:
-        """Give the node the form of its mode; return the draft, and the names of new statistics that become outputs."""
+        """Give the node the form for its mode; return the draft, and the names of statistics that become outputs."""
         opsets = opset_table(getattr(holder, "opset_import", self.model.opset_import), "the model")
         since = versions.resolve(node.op_type, opsets[""])
         draft = self.rewriter.draft(node, since, self._values(holder))
@@ -167,7 +167,7 @@ class Restorer:
             self._return(buffer, value, makers[value], value in read)
 
     def _return(self, buffer: str, value: str, node: Any, read: bool) -> None:
-        """Make the new value of a buffer, which this node computes, an output that is named after the buffer."""
+        """Make the new value of a buffer an output that is named after the buffer; `node` computes the value."""
         name = f"{buffer}{ENDING}"
         if name in self.file_outputs:
             return
@@ -183,7 +183,7 @@ class Restorer:
     # Outputs
 
     def _set_outputs(self) -> None:
-        """Set the outputs: the module's results, then the new values of its buffers; drop unneeded nodes."""
+        """Set the outputs: first the module's results, then new values of buffers. Drop nodes that no output needs."""
         asked = list(self.module.output_names)
         file = {entry.name: entry for entry in self.graph.output}
         updates = {f"{name}{ENDING}" for name in self.state.arrays} - set(asked)
@@ -208,7 +208,7 @@ class Restorer:
     def _is_kept(self, layers: Sequence[Placed]) -> bool:
         """Return True if a buffer's new value stays an output.
 
-        All its layers must train; if it has no layer, `training` must not be False.
+        All layers that own the buffer must train; if no layer owns it, `training` must not be False.
         """
         return all(map(self._trains, layers)) if layers else self.training is not False
 

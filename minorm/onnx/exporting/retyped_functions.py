@@ -1,7 +1,7 @@
-"""Retype the functions of a model whose floats become another type: one body for each kind of call.
+"""Retype the functions of a model whose floats get another type; each kind of call gets a separate body.
 
-A call with data and a call with values computed from shapes need different bodies. Calls that name different types in
-their attributes need different bodies too. Equal bodies become one function; the first function keeps its name.
+A call with data and a call with values computed from shapes need different bodies. Calls whose attributes name
+different types need different bodies too. Equal bodies become one function. The first body keeps the function's name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 @dataclass(frozen=True)
 class Variant:
-    """Describes a function for one kind of call: its name, the types of its inputs, and its outputs."""
+    """Describes a function for one kind of call: its name, its inputs' types, and its outputs."""
 
     name: str
     reads: tuple[int, ...]
@@ -31,10 +31,10 @@ class Variant:
 
 
 class Functions:
-    """Holds the functions of a model, and the variants that its calls need.
+    """Holds the functions of a model, and the variants that the model's calls need.
 
     walk     a function that visits the nodes of a body
-    opset    a function that returns the opset of ONNX's own operators for a list of imports
+    opset    a function that finds the opset of ONNX's own operators in a list of imports
     taken    the names of existing values
     """
 
@@ -57,7 +57,7 @@ class Functions:
     def variant(
         self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], conditional: bool
     ) -> Variant:
-        """Return the function for calls with such values and attributes; if it does not exist yet, write it."""
+        """Return the function for calls with values and attributes of these kinds; write the function if it is new."""
         passed = {a.name: a for a in self.originals[key].attribute_proto} | dict(passed)
         says = tuple(sorted((name, a.type, a.i, a.t.data_type) for name, a in passed.items()))
         kind = (key, tuple(None if v is None else (v.given, v.silent) for v in inputs), says, conditional)
@@ -99,7 +99,7 @@ class Functions:
         return Variant(self._filed(key, function), reads, tuple(makes))
 
     def _filed(self, key: Key, function: Any) -> str:
-        """Return the name for a body: an equal body's name; the function's name for the first body; or a new name."""
+        """Return the name of an equal body; if no body is equal, the function's name (first body) or a new name."""
         bodies = self.bodies.setdefault(key, {})
         contents = function.SerializeToString(deterministic=True)
         if contents not in bodies:

@@ -1,8 +1,9 @@
-"""Track a graph's values while its floats become another type: in which types each value is made and read.
+"""Track in which types each value of a graph is made and read, while the graph's floats get another type.
 
-Nodes that compute with data may read a value in one type, and shape arithmetic may read it in another. An initializer,
-a Constant and a Cast of integers can have any type. So they get the type in which they are read, and if they are read
-in a second type, a copy gets that type. All other values get a Cast after the node that makes them.
+Nodes that compute with data may read a value in one type, while shape arithmetic reads the value in another type. An
+initializer, a Constant and a Cast of integers can have any type, so each gets the type in which it is read. If it is
+read in a second type, a copy gets the second type. For all other values, a Cast is added after the node that makes the
+value.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from minorm.onnx.graph.tensors import DTYPES
 class Value:
     """Describes one value.
 
-    elem      its element type; for a `free` value, the type in the file
-    silent    True if it is computed from shapes and constants alone
-    place     the place of the node that makes it, as output number `output`; -1 for inputs and initializers
-    free      a TensorProto or NodeProto that can also make it in other types; True for an input of a function; else
-              None
-    may       the float types in which it can be made
-    rounded   the wider type in which the node makes it, if it cannot make the narrower one
-    end       the type that must keep the value's name, because it is an output of the model
+    elem      the element type; for a `free` value, the type in the file
+    silent    True if the value is computed from shapes and constants alone
+    place     the index of the node that makes the value, as output number `output`; -1 for inputs and initializers
+    free      a TensorProto or NodeProto that can make the value in other types too; True for an input of a function;
+              otherwise None
+    may       the float types in which the value can be made
+    rounded   the wider type in which the node makes the value, if the node cannot make the wanted type
+    end       for an output of the model, the type in which the value keeps its name
     """
 
     name: str
@@ -50,12 +51,12 @@ class Value:
 
     @property
     def given(self) -> Given:
-        """Return the value's type as a node sees it."""
+        """Return the value's type as a Given, for the Signature of a node that reads it."""
         return Given(self.elem, self.sequence)
 
     @property
     def made(self) -> int:
-        """Return the type in which it is made."""
+        """Return the type in which the value is made."""
         found = {elem for elem in self.wanted if elem in self.may}
         if self.free is None or not found or (self.elem in found and self.end not in found):
             return self.elem
@@ -65,8 +66,8 @@ class Value:
 class Scope:
     """Holds one graph, or the body of a function, and the values that its nodes make.
 
-    conditional  True if data decides whether it runs
-    passed       the attributes in the call of the surrounding function
+    conditional  True if data decides whether the graph runs
+    passed       the attributes that the call of the surrounding function passes
     """
 
     def __init__(
@@ -102,14 +103,14 @@ class Scope:
         return self.values[name]
 
     def read(self, names: Any, place: int, value: Value, elem: int = 0) -> None:
-        """Record that `names[place]` reads the value in the type `elem`; 0 means the type in which it is made."""
+        """Record that `names[place]` reads the value in type `elem`; 0 means the type in which the value is made."""
         value.used = True
         if elem:
             value.wanted.add(elem)
         self.reads.append((names, place, value, elem))
 
     def finish(self, taken: set[str]) -> None:
-        """Name all values, rename them in their readers, and put the new nodes in."""
+        """Name all values, write the new names into the nodes that read the values, and insert the new nodes."""
         scopes = [*self._all()]
         for scope in scopes:
             for value in scope.values.values():
@@ -135,7 +136,7 @@ class Scope:
             pending += reversed(scope.inner)
 
     def _name(self, value: Value, taken: set[str]) -> None:
-        """Name the value in each of its types."""
+        """Choose a name for the value in each of its types."""
         made, others = value.made, sorted(value.wanted - {value.made})
         if value.sequence and others and not value.free:
             types = f"read as {DTYPES[others[0]]}, and made as {DTYPES[made]}"
@@ -177,7 +178,7 @@ class Scope:
         self.behind.setdefault(value.place, []).append(helper.make_node("Cast", [source], [name], name, to=to))
 
     def _write(self) -> None:
-        """Put new nodes into the list, and new types into the descriptions."""
+        """Insert the new nodes, and write the new types into the descriptions of values."""
         if self.behind:
             old = list(self.holder.node)
             self.holder.node.extend(self.behind.get(-1, ()))
@@ -201,7 +202,7 @@ class Scope:
 
 
 def make_in(maker: Any, elem: int) -> None:
-    """Change a tensor, a Constant or another node that names its result's type, so that it gives this type."""
+    """Change a tensor, a Constant, or another node that names its result's type, so that the result has this type."""
     if isinstance(maker, TensorProto):
         retype_tensor(maker, elem)
     elif maker.op_type == "Constant":
@@ -216,7 +217,7 @@ def make_in(maker: Any, elem: int) -> None:
 
 
 def describe(entry: Any, elem: int) -> None:
-    """Set the type in a value's description, if `elem` is a float type and the description has a type."""
+    """Write the type `elem` into a value's description, if it is a float type and the description has a type."""
     if elem in FLOATS and entry.type.WhichOneof("value"):
         tensor_type(entry).elem_type = elem
 

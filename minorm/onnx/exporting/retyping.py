@@ -1,10 +1,10 @@
 """Convert a whole model to another float type, as `to(mn.float16)` converts the module loaded from it.
 
-Every float that nodes read or make as data gets that type: inputs, outputs, tensors, and the types that Casts and other
-nodes name. Values computed from shapes and constants alone keep the types of the file, because float16 cannot count to
-2049; nodes that compute with data read them through a Cast. If ONNX prescribes a type for an input, a Cast restores
-that type.
-`float_types.py` finds the types that a node needs, and `retyped_values.py` provides a value in two types.
+All floats that nodes read or make as data get the new type: inputs, outputs, tensors, and the types that Casts and
+other nodes name. Values computed from shapes and constants alone keep the types of the file, because float16 cannot
+count to 2049; nodes that compute with data read such values through a Cast. If ONNX prescribes a type for an input, a
+Cast converts back to the prescribed type. `float_types.py` finds the types that a node needs, and `retyped_values.py`
+provides a value in several types.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def retype(
 ) -> list[str]:
     """Convert all floats of the network to `dtype`, in place; return nodes of a float64 model that compute in float32.
 
-    kinds       the types of all values by shape inference; used only for values whose nodes do not tell the type
-    held        the initializers and Constants of the graph that are Parameters or buffers: their contents come from
-                elsewhere, already in the new type. Tensors of the new type inside functions and branches count as held
-                too. Other tensors are constants, and nodes that read only constants compute as before
+    kinds       the types of all values from shape inference; needed only where a node does not tell the type
+    held        the initializers and Constants of the graph that are Parameters or buffers; their contents are already
+                in the new type. Tensors inside functions and branches count as held if they have the new type. All
+                other tensors are constants, and nodes that read only constants compute as before
     runnable    True to put Casts to float32 into a float64 model, around operators that onnxruntime has only in
                 float32, such as Conv. Then the model runs in onnxruntime, with the precision of float32. If False, the
-                file is exactly the module, and minorm runs it
+                file computes exactly as the module does, but only minorm may be able to run it
 
-    Raise ExportError, which names all nodes without a form in this type.
+    Raise ExportError if nodes have no form in the new type; the error names all these nodes.
     """
     retyper = Retyper(model, ELEMENT_TYPES[dtype][0], kinds, held, runnable)
     retyper.retype()
@@ -67,7 +67,7 @@ def retype(
 
 
 class Retyper:
-    """Walks the model once to see which node reads which value in which type; then Scope.finish changes the model."""
+    """Walks the model once to find in which type each node reads each value; then Scope.finish changes the model."""
 
     def __init__(self, model: Any, goal: int, kinds: Kinds, held: Collection[str], runnable: bool) -> None:
         self.model, self.goal, self.kinds, self.held = model, goal, kinds, held
@@ -78,7 +78,7 @@ class Retyper:
         self.narrowed: list[str] = []  # nodes that do not compute in float64
 
     def retype(self) -> None:
-        """Change the model."""
+        """Convert the model."""
         scope = Scope(self.model.graph, "", self._opset(self.model.opset_import, "the model"))
         self._graph(scope)
         self._nodes(scope)
@@ -107,8 +107,8 @@ class Retyper:
     ) -> None:
         """Record the initial values of a graph: its inputs and initializers.
 
-        given     the values of the inputs when the graph begins, if known
-        silent    True if these are computed from shapes and constants alone; if False, floats have the type `data`
+        given     the values that the inputs have when the graph begins, as far as they are known
+        silent    True if the inputs are computed from shapes and constants alone; if False, floats have the type `data`
         """
         own = {tensor.name for tensor in scope.holder.initializer}
         for entry in scope.holder.input:
@@ -127,7 +127,7 @@ class Retyper:
                 scope.make(tensor.name, tensor.data_type, silent=True, free=free)
 
     def _is_state(self, scope: Scope, elem: int) -> bool:
-        """Return True if a tensor inside a node or function is state; such a tensor has the new type already."""
+        """Return True if a tensor inside a node or function is a Parameter or buffer: its type is new already."""
         return bool(scope.path) and elem == self.goal
 
     def _end(self, scope: Scope, place: int, entry: Any) -> None:
@@ -218,7 +218,7 @@ class Retyper:
                 )  # fmt: skip
 
     def _is_free(self, node: Any, named: int | None, given: Sequence[Given]) -> Any:
-        """Return the node if it can make its float result in any type; a Cast of floats cannot, as it must round."""
+        """Return the node if it can make its result in any float type; a Cast of floats cannot, since it must round."""
         name, default, like = NAMED.get(node.op_type, ("", 0, None))
         if not name or like is not None or (named or default) not in FLOATS or any(g.elem in FLOATS for g in given):
             return None
@@ -227,7 +227,7 @@ class Retyper:
     # Graphs inside nodes
 
     def _holder(self, scope: Scope, place: int, node: Any) -> None:
-        """Record an If, Loop or Scan; its floats are silent if it and its graphs read only silent values, else data."""
+        """Record an If, Loop or Scan; its floats are silent if all values that it and its graphs read are silent."""
         inputs = [scope.find(name) for name in node.input]
         graphs = list(graphs_of(node))
         branches = node.op_type == "If"
@@ -290,7 +290,7 @@ class Retyper:
 
 
 def _own(graph: Any) -> set[str]:
-    """Return the names that a graph, and the graphs inside its nodes, give to values."""
+    """Return the names of all values that are made in a graph, or in the graphs inside its nodes."""
     found = {entry.name for entry in (*graph.input, *graph.initializer)}
     for node in graph.node:
         found.update(node.output)

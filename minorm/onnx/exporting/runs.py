@@ -1,9 +1,9 @@
 """Run the model several times to see what it computes, and leave it unchanged.
 
-One run gives the operations. A run in which a free axis (the batch, say) has another length shows which lengths and
-numbers depend on that axis. A run with other values shows which numbers the model computed from the input outside
-minorm, by `x.numpy()` or `x.item()`; otherwise such numbers would silently become constants. Afterwards we restore
-modes, buffers and the random generator.
+One run shows the operations. A run in which a free axis (the batch, for example) has another length shows which lengths
+and numbers depend on that axis. A run with other input values shows which numbers the model computed outside minorm, by
+`x.numpy()` or `x.item()`; without this run, such numbers would silently become constants. Afterwards we restore modes,
+buffers and the random generator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Run:
-    """Holds one run: its arguments, its calls, its result, and the buffers afterwards."""
+    """Holds one run: its arguments, its calls, its result, and the values of the buffers after the run."""
 
     args: tuple[Any, ...]
     calls: list[Call]
@@ -66,12 +66,12 @@ _CHANGED = (
 
 
 def _unseen(tensor: Tensor) -> int:
-    """Return the number of changes of the tensor that no trace has recorded: direct changes of its array."""
+    """Return how often the tensor's array was changed directly; no trace records such changes."""
     return tensor.version.count - tensor.version.traced
 
 
 def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignored: set[int]) -> None:
-    """Raise ExportError for changes that are not in a call; we find them because they raise a tensor's version."""
+    """Raise ExportError for changes that no call records; such changes raise the version of a tensor."""
     for call in calls:
         for tensor in tensors_of(call.result):
             if _unseen(tensor) != before.get(id(tensor.version), (0, 0))[1] and id(tensor.version) not in ignored:
@@ -80,7 +80,7 @@ def _refuse_changes(calls: list[Call], before: dict[int, tuple[int, int]], ignor
 
 
 def _part_views(calls: list[Call]) -> None:
-    """Detach recorded views from their buffers, because the next run changes the buffers, and with them the views."""
+    """Detach recorded views from their buffers, because the next run changes the buffers and would change the views."""
     for call in calls:
         if not call.changed:
             for tensor in tensors_of(call.result):
@@ -90,7 +90,7 @@ def _part_views(calls: list[Call]) -> None:
 
 @contextmanager
 def _scopes(model: Callable[..., Any]) -> Iterator[None]:
-    """Let each module's forward appear in the trace as a call of its Scope, inside this context."""
+    """Inside this context, make each module's forward appear in the trace as a call of the module's Scope."""
     with ExitStack() as stack:
         for path, module in model.named_modules() if isinstance(model, Module) else ():
             stack.callback(_put_back, module.__dict__, "forward", module.__dict__.get("forward"))
@@ -107,7 +107,7 @@ def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _scoped(forward: Callable[..., Any], scope: Scope, file: Embedded | None) -> Callable[..., Any]:
-    """Wrap a forward in a call of its scope; if there is a `file` and no interceptor is active, in a call of `file`."""
+    """Wrap a forward in a call of `scope`, or in a call of `file` if this is given and no interceptor is active."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
         how = scope if file is None or trace.state.interceptor is not None else file
@@ -118,9 +118,10 @@ def _scoped(forward: Callable[..., Any], scope: Scope, file: Embedded | None) ->
 
 @contextmanager
 def same_random_numbers_after(model: Any = None) -> Iterator[None]:
-    """Restore the random generator, and the generators of the model's layers, on leaving this context.
+    """After this context, restore the random generator and the generators of the model's layers.
 
-    Do not use it around each run: two runs must draw different numbers, so that we notice a random constant.
+    Do not put each run into a separate context: two runs must draw different numbers, so that we notice a random
+    constant.
     """
     layers = model.modules() if isinstance(model, Module) else ()
     own = [g for layer in layers if isinstance(g := getattr(layer, "generator", None), np.random.Generator)]
@@ -135,7 +136,7 @@ def same_random_numbers_after(model: Any = None) -> Iterator[None]:
 
 @contextmanager
 def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None]:
-    """Put the model in the mode to export (None: leave it); restore modes and buffers on leaving the context."""
+    """Put the model in training or evaluation mode (None: keep its modes); restore modes and buffers afterwards."""
     modules = list(model.modules()) if isinstance(model, Module) else []
     modes = [(module, module.training) for module in modules]
     buffers = [
@@ -161,7 +162,7 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
 def results(
     model: Callable[..., Any], args: tuple[Any, ...], training: bool | None, updated: Sequence[str]
 ) -> list[Tensor]:
-    """Return the model's results, then the new values of the buffers in `updated`; leave the model unchanged."""
+    """Run the model without changing it; return its results, followed by the new values of the buffers in `updated`."""
     with same_random_numbers_after(model), untouched(model, training), no_grad():
         found = tensors_of(model(*args))
         buffers = dict(model.named_buffers()) if isinstance(model, Module) else {}
@@ -169,7 +170,7 @@ def results(
 
 
 def tensors_of(result: Any) -> list[Tensor]:
-    """Return the Tensors in a result: a Tensor, or tuples, lists and dicts of them."""
+    """Return the Tensors in a result, which is a Tensor, or nested tuples, lists and dicts with Tensors."""
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, dict):

@@ -1,4 +1,4 @@
-"""Put a loaded module's tensors into their places in its file: initializers, Constants, functions, branches."""
+"""Write the tensors of a loaded module into its file again: into initializers, Constants, functions and branches."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from minorm.onnx.loading.original import is_large
 class State:
     """Puts the parameters, buffers and constants of a module into a model.
 
-    arrays      current Parameters and buffers, by the names of the file
-    contents    initializers whose elements are not written yet, by name
-    reshaped    tensors with another shape than in the file
+    arrays      the arrays of Parameters and buffers, by their names in the file
+    contents    the elements of initializers that are not written yet, by name
+    reshaped    the tensors whose shape differs from that in the file
     """
 
     def __init__(self, module: GraphModule, model: Any, bodies: Bodies) -> None:
@@ -41,7 +41,7 @@ class State:
         self._inner: dict[int, dict[str, Any]] = {}  # for each graph or branch: its initializers by name
 
     def apart(self) -> Iterator[str]:
-        """Yield the names of tensors in a function's body that are no longer equal for all calls."""
+        """Yield the names of tensors in a function's body that have different contents in different calls."""
         homes = self.original.layout.homes
         inside = [name for name in self.arrays if self.bodies.calls_around(name)]
         together: dict[tuple[str, str], list[str]] = {homes[name][:2]: [] for name in inside}
@@ -55,12 +55,12 @@ class State:
                 yield from (name for name in names if name in self.arrays and not same(self.arrays[name], file))
 
     def fill(self, names: Values) -> None:
-        """Put every tensor in its place; `names` finds new names."""
+        """Write every tensor into the model; `names` finds new names."""
         self._set_constants()
         self._set_state(names)
 
     def _set_constants(self) -> None:
-        """Fill in the constants that the module holds, in the form of the file."""
+        """Fill in the large constants, which the module holds in the form of the file."""
         held = {name: tensor for name, tensor in self.module.constants.items() if name not in self.arrays}
         for tensor in self.graph.initializer:
             if tensor.name in held and is_large(tensor):
@@ -121,7 +121,7 @@ class State:
         self.contents[name] = array
 
     def _array(self, name: str) -> Any:
-        """Return the current array of a value, if the file or the module holds it."""
+        """Return the present array of a value, or None if neither the module nor the file holds an array."""
         if name in self.arrays:
             return self.arrays[name]
         tensor, node = self._initializers(self.graph).get(name), self.bodies.maker(name)
@@ -132,14 +132,14 @@ class State:
         return None if tensor is None else numpy_helper.to_array(tensor)
 
     def differs(self, name: str) -> bool:
-        """Return True if a buffer now differs from its initial value in the file."""
+        """Return True if a buffer no longer has its initial value from the file."""
         if name not in self.original.starts:
             return False
         value, array = self.original.starts[name]
         return not same(self.arrays[name], self.arrays.get(value, array) if value != name else array)
 
     def _separate(self, name: str, array: Any, names: Values) -> None:
-        """If statistics that the file merges or computes have changed, give them a separate initializer."""
+        """Give statistics a separate initializer if they have changed and the file shares or computes them."""
         if not self.differs(name):
             return
         own, node = name, self.bodies.maker(name)
@@ -164,6 +164,6 @@ def _present(tensor: Any) -> Any:
 
 
 def _widened(array: Any, shape: tuple[int, ...]) -> Any:
-    """Repeat an array along new axes and axes of length 1 to the file's shape, in which each sample has a copy."""
+    """Repeat an array along new axes and axes of length 1, because the file has a copy for each sample."""
     lengths = (1,) * (len(shape) - array.ndim) + array.shape
     return np.broadcast_to(array, [m if n == 1 else n for n, m in zip(lengths, shape, strict=True)])

@@ -1,9 +1,10 @@
 """Choose the lengths at which we trace a model, so that we can follow every free axis through the model.
 
-A pyramid of strides turns both 8 and 16 into 1, and half of an even length is the same whether it is rounded up or
-down. So we also run the model at three other lengths of, say, a free height. The first differs by more than a stride.
-The second stays odd when it is halved and rounded up (32 k + 1). The third stays odd when it is halved and rounded down
-(32 k - 1). If the model refuses a length, we try another. If it takes no odd length, nothing has to be rounded.
+Several strides in a row turn both 8 and 16 into 1, and half of an even length is the same whether it is rounded up or
+down. So we also run the model at three other lengths of a free height, for example. The first differs by more than a
+stride. The second stays odd when it is halved and rounded up (32 k + 1). The third stays odd when it is halved and
+rounded down (32 k - 1). If the model refuses a length, we try another length. If the model accepts no odd length,
+nothing has to be rounded.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LARGEST = 1 << 24  # the most elements of an input at another length; twice the 
 
 
 def runs_of(inputs: Inputs, run: Callable[[tuple[Any, ...]], Run]) -> tuple[Inputs, list[Run]]:
-    """Run the example unchanged, and at other lengths of each free axis; the returned inputs hold these lengths."""
+    """Run the example, also with other lengths of each free axis; return inputs with these lengths, and the runs."""
     base = run(inputs.args)
     runs, others = [base], []
     for symbol in range(len(inputs.symbols.names)):
@@ -39,7 +40,7 @@ def runs_of(inputs: Inputs, run: Callable[[tuple[Any, ...]], Run]) -> tuple[Inpu
 
 
 def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ...]], Run]) -> Iterator[tuple[int, Run]]:
-    """Yield (length, run) for other lengths of one axis that the model takes."""
+    """Yield (length, run) for other lengths of one axis, if the model accepts the length."""
     refused: list[tuple[int, str]] = []
     name, length = inputs.symbols.names[symbol], inputs.symbols.base[symbol]
     taken = {length}
@@ -79,7 +80,7 @@ def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ..
 
 
 def _odd(length: int, rest: int) -> list[int]:
-    """Return lengths to try: one of 32 k + rest near `length`, without a factor 3, 5 or 7; then a smaller odd one."""
+    """Return lengths to try: a number 32 k + rest near `length` without a factor 3, 5 or 7; then a smaller odd one."""
     k = max(2, length // 32)
     around = [32 * (k + i) + rest for i in (0, 1, 2, 3)]
     usable = [n for n in around if math.gcd(n, 105) == 1 and n != length]
@@ -95,7 +96,7 @@ def _fits(inputs: Inputs, symbol: int, length: int) -> bool:
 
 
 def _merged(first: Sequence[Call], other: Sequence[Call]) -> int:
-    """Count how often an operation with a stride gives the same length in both runs, though its x had two lengths."""
+    """Count the lengths that a strided operation makes equal in both runs, although its input's lengths differ."""
     count = 0
     for a, b in zip(first, other, strict=False):
         if a.children and b.children:

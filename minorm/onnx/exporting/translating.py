@@ -1,6 +1,6 @@
-"""Translate a model to a ModelProto, from an example of its input: run the model, walk the runs, name all values.
+"""Translate a model to a ModelProto: run the model on an example, walk through the runs, and name all values.
 
-`export.py` builds on this module, which knows neither files nor runtimes.
+This module uses neither files nor runtimes; `export.py` uses both.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LEAST = 16 << 20  # bytes of memory that must be free at the start: with less, e
 class Translated:
     """Holds a translated model: the file, and the correct results for it.
 
-    inputs, results    the example, and the model's results for it, in the order of the file's outputs: first the values
+    inputs, results    the example, and the model's results for it in the order of the file's outputs: first the values
                        that the model returned, then the new values of its buffers
     training           True if a layer was in training mode
     example            the free axes of the inputs, and the lengths at which they were traced
     nodes              the nodes of the graph, with their names in the file; "" for nodes that the file leaves out
-    why                the reason against the opset below, in words; "" if there is no reason or the caller chose the
-                       opset
+    why                a text that says why the opset below was not chosen; "" if no opset is below or the caller chose
+                       the opset
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Translated:
         self.became: list[str] = []  # the buffers of modules whose new contents are outputs
 
     def follow(self, args: tuple[Any, ...], at: Mapping[str, int]) -> Writer:
-        """Trace the model again, with one more run (a follower) in which the free axes have the lengths `at`.
+        """Trace the model again, with one more run, the follower, in which the free axes have the lengths `at`.
 
-        Raise Unstable if this run takes another path.
+        Raise Unstable if the follower's operations differ from those of the other runs.
         """
         with same_random_numbers_after(self.model):
             symbols, example = self.example.symbols, self.example
@@ -78,7 +78,7 @@ def translate(
     dynamic_axes: Axes | None = None,
     weights: Weights | None = None,
 ) -> Translated:
-    """Translate `model(*args)` to a ModelProto; the arguments are those of `export`.
+    """Translate `model(*args)` to a ModelProto; all other arguments have the same meaning as in `export`.
 
     weights    collects the contents of large initializers, if these go to a separate file
     """
@@ -130,7 +130,7 @@ def translate(
 
 
 def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> list[tuple[str, Value]]:
-    """Return (name, new value) of buffers, without values that the model itself returns."""
+    """Return pairs (name, new value) of the buffers, except for values that the model itself returns."""
     same = {id(node.outputs[0]): node.inputs[0] for node in graph.nodes if node.operator == "Identity"}
     returned = set()
     for output in outputs:
@@ -176,7 +176,7 @@ def _run(model: Callable[..., Any], args: tuple[Any, ...], training: bool | None
 
 
 def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> list[Run]:
-    """Run the model with other values; return an empty list if the model refuses them."""
+    """Run the model with other input values; return the run in a list, or an empty list if the model refuses them."""
     try:
         return [_run(model, inputs.disturbed(), training)]
     except trace_lengths.REFUSALS:
@@ -223,7 +223,7 @@ def _walk(
 
 
 def _layer(model: Callable[..., Any], path: str) -> str:
-    """Say in words at which layer a walk stopped; "" for a plain function."""
+    """Return the end of a sentence that names the layer at which a walk stopped; "" for a plain function."""
     module = dict(model.named_modules()).get(path) if isinstance(model, Module) else None
     name = f"{path!r}, a " if path else "the "
     return "" if module is None else f"; the layer is {name}{type(module).__name__}"
@@ -238,7 +238,7 @@ def _homes(model: Callable[..., Any]) -> dict[int, str]:
 
 
 def _labels(model: Callable[..., Any]) -> dict[int, str]:
-    """Map the id of every array, not only of parameters, to the attribute or the file's constant that holds it."""
+    """Map the id of each array that a module holds to the name of its attribute, or of its constant in the file."""
     if not isinstance(model, Module):
         return {}
     labels = (

@@ -1,4 +1,4 @@
-"""Verify a written file against the model itself, which minorm runs at each size."""
+"""Compare a written file with the model itself, which minorm runs at each size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TranslatedModel:
         self.translated, self.training = translated, translated.training
 
     def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial]:
-        """Run the model in this process; the results for the example are known already."""
+        """Run the model in this process, except on the example, whose results are known already."""
         return [tried(group, self._results) for group in groups]
 
     def _results(self, size: Size) -> list[Tensor]:
@@ -49,8 +49,9 @@ class TranslatedModel:
     def where(self, new: Any, size: Size, folder: str | None) -> str:
         """Find the node at which the file begins to differ from the model at this size.
 
-        We trace the model again, together with the runs that made the file. If a length or a number differs from the
-        file, we have found the node. Otherwise we compare onnxruntime's results with the model's, node by node.
+        We trace the model again, together with the runs that made the file. If a length or a number of this trace
+        differs from the file, we have found the node. Otherwise we compare the results of each node in onnxruntime with
+        those in the model.
         """
         translated = self.translated
         try:
@@ -82,7 +83,7 @@ class TranslatedModel:
 
 
 def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]]) -> Trial:
-    """Try the sizes of a group until the model takes one; return the results, and the errors at the sizes before."""
+    """Try the sizes of a group until the model accepts one; return the results, and the errors of the earlier sizes."""
     errors: list[str] = []
     for place, size in enumerate(group):
         try:
@@ -94,7 +95,7 @@ def tried(group: Sequence[Size], run: Callable[[Size], Sequence[Tensor | None]])
 
 
 def against(translated: Translated) -> Comparison:
-    """Return a Comparison with a traced model: on the example, and at other lengths of every free axis."""
+    """Return a Comparison with a traced model, on the example and with other lengths of every free axis."""
     example, symbols = translated.example, translated.example.symbols
     labels: dict[str, list[int | str]] = {
         name: [symbols.names[axes[i]] if i in axes else n for i, n in enumerate(tensor.shape)]
@@ -106,7 +107,7 @@ def against(translated: Translated) -> Comparison:
 
 
 def of(source: Any, labels: trial_sizes.Labels, example: Sequence[Tensor], training: bool) -> Comparison:
-    """Return a Comparison around an example; `labels` has each input's lengths, or the names of free lengths."""
+    """Return a Comparison at sizes near the example's; `labels` has each input's lengths, or the names of free ones."""
     arrays: Mapping[str, Any] = {name: tensor.array for name, tensor in zip(labels, example, strict=True)}
     elems = {name: ELEMENT_TYPES[array.dtype][0] for name, array in arrays.items()}
     return Comparison(source, trial_sizes.around(labels, elems, arrays, 2 if training else 1), "export")
@@ -118,8 +119,8 @@ def of(source: Any, labels: trial_sizes.Labels, example: Sequence[Tensor], train
 class LoadedGraph:
     """Computes the correct results with a loaded graph, in the mode of the written file.
 
-    outputs    for each output of the new file: the place of the result, or the name of the updated buffer, or None for
-               any other output
+    outputs    for each output of the new file: an int, the index of the result; a str, the name of the updated buffer;
+               or None for any other output
     """
 
     name = "the model"
@@ -140,7 +141,7 @@ class LoadedGraph:
         return [found[n] if isinstance(n, int) else after[n] if n is not None else None for n in self.outputs]
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """Find the first node with different results in onnxruntime and minorm; for this, minorm loads the new file."""
+        """Load the new file in minorm, and find the first node whose results in onnxruntime and minorm differ."""
         names = [name for node in new.graph.node for name in node.output if name]
         try:
             again = load(new, outputs=names)
@@ -160,10 +161,10 @@ def of_graph(
     output_names: Sequence[str],
     example: Sequence[Tensor] | None = None,
 ) -> Comparison:
-    """Return a Comparison with a loaded graph: around an example, or on random inputs that fit its file.
+    """Return a Comparison with a loaded graph, at sizes near the example's, or on random inputs if there is no example.
 
-    new             the file that is written from the graph, without the contents of tensors
-    output_names    the names of the graph's results in that file; its other outputs are new values of buffers
+    new             the file that is written from the graph; the contents of its tensors may be missing
+    output_names    the names of the graph's results in the new file; all other outputs are new values of buffers
     """
     entries, buffers = inputs_of(new.graph), dict(model.named_buffers())
     labels = {entry.name: labels_of(entry, {}, "export") for entry in entries}

@@ -1,8 +1,8 @@
-"""Turn recorded runs into a graph: walk the calls, write the calls that have a rule, look inside other calls.
+"""Turn recorded runs into a graph: write each call that has a rule, and look inside each call that has no rule.
 
-We walk all runs of the model together. We recognise a Tensor if it is the same object as an earlier Tensor, or holds
-the same array (`x.detach()`); a Tensor that we do not recognise is a constant. The walk continues after an operation
-that cannot be written, so that the error at the end lists all of them.
+We walk through all runs of the model together. We recognise a Tensor if it is the same object as an earlier Tensor, or
+has the same array (`x.detach()`). A Tensor that we do not recognise is a constant. If an operation cannot be written,
+the walk continues, so that the error at the end lists all such operations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class Writer:
-    """Walks all runs together and writes their graph; `agreement` checks that they differ only in allowed ways."""
+    """Walks through all runs together and writes their graph; `agreement` checks that the runs agree."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Writer:
             self._bind(Value(None, tensors[0].dtype), tensors)
 
     def _embed(self, calls: Sequence[Call], target: Embedded) -> bool:
-        """Write a loaded graph with the nodes of its file; return False if that is not possible."""
+        """Write a loaded graph with the nodes of its file; return False if the file's nodes cannot express it."""
         found = embedding.piece(target, self.training, self.graph.opset)
         if found is None:
             return False
@@ -142,10 +142,10 @@ class Writer:
         return True
 
     def _change(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> None:
-        """Write a change in place: its result is a known Tensor, which from now on stands for the new value.
+        """Write a change in place. The result is a Tensor that is known already, and that now stands for the new value.
 
-        If a change cannot be written, that is an error only if something reads its value, because some buffers change
-        without a reader.
+        A change that cannot be written is an error only if a later operation reads the new value; some buffers change,
+        but are not read.
         """
         self.spoilt = []
         reasons = self._by_rule(calls, results)
@@ -160,7 +160,7 @@ class Writer:
         self.spoilt = None
 
     def _by_rule(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> list[str] | None:
-        """Write the call by the first rule that accepts it and return None; if no rule does, return the reasons."""
+        """Write the call with the first rule that accepts it, and return None; otherwise return the reasons."""
         graph, first, reasons = self.graph, calls[0], []
         rules = registry.writers(first.target, graph.opset)
         if not rules:
@@ -263,7 +263,7 @@ class Writer:
         return self._filled(arrays, what)
 
     def _filled(self, arrays: Sequence[Any], what: str) -> Value:
-        """Write a constant whose shape or number depends on a free axis: zeros(batch, 8), arange(h), x.shape[0]."""
+        """Write a constant whose shape or value depends on a free axis, such as zeros(batch, 8) or x.shape[0]."""
         graph, first = self.graph, arrays[0]
         self.agreement.agree(f"the rank of {what}", [array.ndim for array in arrays])
         known = arrays[: self.agreement.sized]
@@ -291,7 +291,7 @@ class Writer:
     # Arguments
 
     def _merge(self, values: Sequence[Any], what: str) -> Any:
-        """Merge one argument of all runs: Tensors become Values, and ints that depend on a free axis become Sizes."""
+        """Merge an argument's values in all runs: Tensors become Values, ints that depend on free axes become Sizes."""
         first, agreement = values[0], self.agreement
         agreement.agree(f"the type of {what}", [type(value).__name__ for value in values])
         if isinstance(first, Tensor):

@@ -1,7 +1,7 @@
 """Export a module that `load` returned: write its file again, with the user's changes (restoring.py).
 
-The types, the opset, the lengths and the names change in this order, each only if the module or the caller asks for it.
-The elements of large tensors go in last.
+First the types change, then the opset, the lengths and the names; each of these changes only if the module or the
+caller requires it. The elements of large tensors are written last.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def write_back(
     weights: Weights,
     write_layers: WriteLayers,
 ) -> onnx.ModelProto:
-    """Return the ModelProto. Raise NeedsExample if only tracing can express the module in its present state.
+    """Return the ModelProto; raise NeedsExample if only tracing can express the module in its present state.
 
-    write_layers    a function that writes the inserted layers by tracing (replaced.py)
+    write_layers    a function that traces and writes the inserted layers (replaced.py)
     """
     layers = partial(write_layers, module=module, examples=examples, training=training)
     model, contents, reshaped = restored(module, training, opset_version, layers)
@@ -78,14 +78,13 @@ def restored(
     write_layers: WriteLayers | None = None,
     embedded: bool = False,
 ) -> tuple[Any, dict[str, Any], list[str]]:
-    """Restore the ModelProto in the module's types and the wanted opset.
+    """Restore the ModelProto, with the types of the module and the wanted opset.
 
-    Return three things: the model, in which the elements of large tensors are missing; these elements by name; and the
-    names of tensors whose shape is not the file's.
+    The result is a tuple (model, contents, names). The model lacks the elements of large tensors, which are in
+    `contents`, by name. The names are those of tensors whose shape differs from that in the file.
 
-    write_layers    a function of `model`, `contents` and `opset` that writes the inserted layers
-    embedded        True if the model becomes a part of another graph; then the new values of all its buffers are
-                    outputs
+    write_layers    a function with the arguments `model`, `contents` and `opset` that writes the inserted layers
+    embedded        True if the model becomes a part of another graph; then the new values of all buffers are outputs
     """
     restorer = Restorer(module, training, lambda model: describing.kinds(describing.skeleton(model)), embedded)
     model = restorer.restore()
@@ -109,7 +108,7 @@ def restored(
 
 
 def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
-    """Fill in the elements of large initializers, in the model or in a weights file; small ones are filled already."""
+    """Write the elements of large initializers into the model or a weights file; small ones are written already."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in contents}
     weights.decide([contents[name] for name in tensors])
     for name, tensor in tensors.items():
@@ -120,8 +119,8 @@ def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
 
 
 def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
-    """Infer lengths again, after a tensor has changed its shape or a layer was inserted. If a node does not fit the new
-    shape, raise ExportError, which names the first such node.
+    """Infer lengths again, after a tensor has changed its shape or a layer was inserted. If a node does not fit a new
+    shape, raise ExportError with the name of the first such node.
     """
     for entry in model.graph.output:
         for dim in entry.type.tensor_type.shape.dim:
@@ -135,7 +134,7 @@ def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
 
 
 def _run_again(module: GraphModule, examples: Sequence[Tensor] | None, reshaped: Sequence[str]) -> None:
-    """Run the module to check that a Conv's channels and a Gemm's bias fit; onnx's checker does not check this."""
+    """Run the module to check a Conv's channels and a Gemm's bias, which onnx's checker does not check."""
     try:
         if examples is None:
             examples = example(module)
@@ -151,7 +150,7 @@ def _misfit(reshaped: Sequence[str]) -> str:
 
 
 def _limit(model: Any, module: GraphModule, examples: Sequence[Tensor] | None, asked: Axes) -> None:
-    """Give the free axes the names in `dynamic_axes`, and fix other axes at the example's lengths."""
+    """Give the free axes the names in `asked`, and fix all other free axes at the example's lengths."""
     bound: dict[str, int | str] = {}  # name of a length -> its new name or value
     inputs = {entry.name: entry for entry in model.graph.input}
     for name in asked.keys() - inputs.keys() - {entry.name for entry in model.graph.output}:

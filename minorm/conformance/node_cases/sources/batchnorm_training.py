@@ -30,13 +30,13 @@ def _parameters(channels: int, dtype: Any = np.float32) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return multiples of 1/4, and their negatives: the mean over N and positions is exactly the offset in float32."""
+    """Return multiples of 1/4 and their negatives, plus the offset, which is their exact mean over N and positions."""
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half]) + offset).astype(np.float32)
 
 
 def _case(name: str, x: Any, opset: int = 15, types: Any = None, given: Any = None, **attributes: Any) -> None:
-    """Add a case. `types`: (type of scale and bias, type of the statistics). `given` has these four arrays."""
+    """Add a case; `types` is (type of scale and bias, type of the statistics), `given` has these four arrays."""
     s, bias, mean, var = given or _parameters(x.shape[1], np.float32 if types or x.dtype != np.float64 else np.float64)
     if types is not None:
         s, bias, mean, var = s.astype(types[0]), bias.astype(types[0]), mean.astype(types[1]), var.astype(types[1])
@@ -78,7 +78,7 @@ class BatchNormalization(Base):
 
     @staticmethod
     def export_offset() -> None:
-        """Test large offsets: E[x^2] - E[x]^2 in float32 loses the variance, but x - mean keeps it."""
+        """Test large offsets: in float32, E[x^2] - E[x]^2 loses the variance, but E[(x - mean)^2] does not."""
         for offset in (100, 1000, 10000):
             _case(f"offset_{offset}", _symmetric(offset, (2, 3, 4, 5)), momentum=0.5)
 

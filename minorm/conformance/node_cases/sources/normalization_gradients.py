@@ -1,4 +1,4 @@
-"""Gradients of sum(y * dy) by a normalization's input and parameters, computed by the operator Gradient."""
+"""Test the gradients of sum(y * dy) by a normalization's input and parameters, which the operator Gradient computes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _standardized(x: Any, axes: Any, epsilon: float) -> Any:
 
 
 def _backward(g: Any, xhat: Any, root: Any, axes: Any) -> Any:
-    """Return the gradient of x if g is the gradient of xhat = (x - mean) / root, and both statistics depend on x."""
+    """Return the gradient of x, where g is the gradient of xhat = (x - mean) / root, and mean and root depend on x."""
     return (g - g.mean(axes, keepdims=True) - xhat * (g * xhat).mean(axes, keepdims=True)) / root
 
 
@@ -27,7 +27,7 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return multiples of 1/4 with their negatives: the mean over the last axis is exactly the offset."""
+    """Return multiples of 1/4 and their negatives, plus the offset, which is their exact mean over the last axis."""
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -39,7 +39,7 @@ def _randn(*shape: int) -> Any:
 def _expect(
     node: Any, given: dict[str, Any], dy: Any, y: Any, gradients: dict[str, Any], opset: int, name: str
 ) -> None:
-    """Add a model of the node, of loss = sum(y * dy), and of the loss's Gradient by the inputs in `gradients`."""
+    """Add a model with the node, with loss = sum(y * dy), and with the loss's Gradient by the inputs in `gradients`."""
     others = [key for key in (*given, "dy") if key not in gradients]
     nodes = [
         node,
@@ -94,7 +94,7 @@ def _batch(name: str, x: Any, training: bool = True, **attributes: Any) -> None:
 
 
 def _grouped(name: str, x: Any, groups: int, opset: int | None, **attributes: Any) -> None:
-    """Add a case of GroupNormalization; if `opset` is None, of InstanceNormalization, with one group per channel."""
+    """Add a case of GroupNormalization, or, if `opset` is None, of InstanceNormalization (one group per channel)."""
     channels, epsilon = x.shape[1], attributes.get("epsilon", 1e-5)
     size = groups if opset == 18 else channels
     s, bias, dy = _randn(size), _randn(size), _randn(*x.shape)
@@ -114,7 +114,7 @@ def _grouped(name: str, x: Any, groups: int, opset: int | None, **attributes: An
 
 
 def _trailing(name: str, x: Any, axis: int, centred: bool, **attributes: Any) -> None:
-    """Add a case of LayerNormalization, or, if not `centred`, of RMSNormalization."""
+    """Add a case of LayerNormalization, or, if `centred` is False, of RMSNormalization."""
     s, bias, dy = _randn(*x.shape[axis:]), _randn(*x.shape[axis:]), _randn(*x.shape)
     wide, g, epsilon = x.astype(np.float64), dy.astype(np.float64), attributes.get("epsilon", 1e-5)
     axes, over = tuple(range(axis % x.ndim, x.ndim)), tuple(range(axis % x.ndim))
@@ -162,7 +162,7 @@ class Gradient(Base):
 
     @staticmethod
     def export_mvn() -> None:
-        """As 1e-9 is added to the standard deviation, the second term has a factor (std + 1e-9) / std."""
+        """Here 1e-9 is added to the standard deviation, so the second term has a factor (std + 1e-9) / std."""
         x, dy = _randn(2, 3, 4, 5), _randn(2, 3, 4, 5)
         wide, g, axes = x.astype(np.float64), dy.astype(np.float64), (0, 2, 3)
         std = wide.std(axes, keepdims=True)

@@ -1,4 +1,4 @@
-"""Normalizations of data with an offset or little variance, over any axes, in old versions and in 16-bit types."""
+"""Test normalizations of data with an offset or little variance, over any axes, in old versions and 16-bit types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return multiples of 1/4, and their negatives: the mean over the last axis is exactly the offset in float32."""
+    """Return multiples of 1/4 and their negatives, plus the offset, which is their exact mean over the last axis."""
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -32,7 +32,7 @@ def _randn(*shape: int) -> Any:
 
 
 def _scale_and_bias(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return random numbers; in float16 return 1 and 0, because sums would cancel and leave too few of the 11 bits."""
+    """Return random scale and bias, but 1 and 0 in float16, where cancellation would leave too few of 11 bits."""
     scale, bias = _randn(*shape), _randn(*shape)
     return (np.ones(shape, dtype), np.zeros(shape, dtype)) if dtype == np.float16 else (scale, bias)
 
@@ -72,7 +72,7 @@ class InstanceNormalization(Base):
 
 
 def _group(name: str, x: Any, groups: int = 2, opset: int = 21, epsilon: float = 1e-5, **attributes: Any) -> None:
-    """Add a case: version 18 has a scale and a bias per group, version 21 per channel."""
+    """Add a case; scale and bias are per group in version 18, and per channel in version 21."""
     size = groups if opset < 21 else x.shape[1]
     scale, bias = _scale_and_bias((size,), x.dtype)
     rows = x.astype(np.float64).reshape(x.shape[0], groups, -1)
@@ -104,7 +104,7 @@ class GroupNormalization(Base):
 
 
 def _layer(name: str, x: Any, axis: int = -1, shape: Any = None, **more: Any) -> None:
-    """Add a case; scale and bias have `shape`. bias=False leaves bias out; statistics=True adds Mean and InvStdDev."""
+    """Add a case, where scale and bias have `shape`; bias=False omits bias, statistics=True adds Mean and InvStdDev."""
     with_bias, statistics = more.pop("bias", True), more.pop("statistics", False)
     epsilon = more.get("epsilon", 1e-5)
     scale, bias = _scale_and_bias(shape or x.shape[axis:], x.dtype)
@@ -158,7 +158,7 @@ class RMSNormalization(Base):
 
 
 def _mvn(name: str, x: Any, opset: int = 13, **attributes: Any) -> None:
-    """Add a case: the epsilon of 1e-9 is added to the standard deviation, not under the root."""
+    """Add a case; this operator adds the epsilon of 1e-9 to the standard deviation, not under the root."""
     attributes.setdefault("axes", [0, 2, 3])
     axes, wide = tuple(attributes["axes"]), x.astype(np.float64)
     centred = wide - wide.mean(axes, keepdims=True)
