@@ -97,8 +97,8 @@ def rounding() -> None:
 
 @differs(
     "nn.CrossMapLRN2d",
-    "computes the same as LocalResponseNorm; in PyTorch the first channel never leaves the window, because its code "
-    "counts from 0 where Torch's counted from 1",
+    "computes the same as LocalResponseNorm. In PyTorch the first channel never leaves the window, because PyTorch's "
+    "code counts channels from 0, but was taken from Torch's code, which counts from 1",
 )
 def across_channels() -> None:  # closer: tests/nn/norm/test_response.py
     x = np.ones((1, 4, 1, 1))
@@ -168,8 +168,9 @@ def by_position() -> None:
 
 @differs(
     "a graph that was freed",
-    "raises an error in a second backward pass, even if none of its operations kept anything. So does a graph with a "
-    "freed part, even if this part does not lead to the inputs whose gradients you ask for. PyTorch computes both",
+    "raises an error in a second backward pass, even if none of its operations kept arrays for backward. A graph with "
+    "a freed part also raises an error, even if this part does not lead to the inputs whose gradients you ask for. "
+    "PyTorch computes the gradients in both cases",
 )
 def freed_graphs() -> None:
     for library in (mn, torch):
