@@ -188,7 +188,9 @@ def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
 
 
 def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scale the rows that `input` selects down to the norm max_norm, in place, if their norm is larger."""
+    """Scale down rows of `weight` in place: if `input` selects a row with a norm above max_norm, its norm becomes
+    max_norm.
+    """
     with devices.on_device_of(weight.array):
         rows = np.unique(input.array)
         sizes = (abs(weight.array[rows].astype(np.float64)) ** norm_type).sum(1) ** (1 / norm_type)

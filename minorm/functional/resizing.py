@@ -1,4 +1,5 @@
-"""interpolate resizes a signal, an image or a volume, axis by axis. The upsample functions are its old names.
+"""interpolate resizes a signal, an image or a volume, axis by axis. The upsample functions call `interpolate` and have
+PyTorch's older names.
 
 "nearest" copies an element; linear and cubic modes multiply by a matrix (ops/resizing.py); "area" is adaptive average
 pooling.

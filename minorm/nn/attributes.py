@@ -128,13 +128,13 @@ class Attributes(Checked):
             object.__setattr__(self, name, value)
 
     def _as_setting(self, name: str, value: Any) -> Any:  # noqa: ARG002
-        """Return the value to store. A subclass overrides this method to check a setting. The method is called in the
-        constructor, and whenever the user assigns the setting later.
+        """Return the value to store for the setting `name`. A subclass overrides this method to check a setting. The
+        method is called in the constructor, and whenever the user assigns the setting later.
         """
         return value
 
     def _check_made_by(self, name: str, value: Any) -> None:
-        """Raise ValueError if the layer's parameters were made for another value of the setting."""
+        """Raise ValueError if the layer's parameters were made for another value of the setting `name`."""
         now = self._made_by[name](self)
         if value != now:
             owner = type(self).__name__

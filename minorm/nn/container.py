@@ -104,7 +104,7 @@ class Sequential(_Numbered):
             self.extend(args)
 
     def forward(self, x: Any) -> Any:
-        """Return the last layer's result."""
+        """Run the layers on x, one after the other, and return the last layer's result."""
         layers = list(self)
         while layers:
             layer = layers.pop(0)
@@ -192,15 +192,15 @@ class ModuleDict(Module):
             self.add_module(name, module)
 
     def keys(self) -> Iterator[str]:
-        """Return the names, in order."""
+        """Return the names, in the order of assignment."""
         return iter(self)
 
     def values(self) -> Iterator[Module]:
-        """Return the modules, in order."""
+        """Return the modules, in the order of assignment."""
         return iter([self.__dict__[name] for name in self._kinds])
 
     def items(self) -> Iterator[tuple[str, Module]]:
-        """Return names and modules, in order."""
+        """Return the pairs (name, module), in the order of assignment."""
         return iter([(name, self.__dict__[name]) for name in self._kinds])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

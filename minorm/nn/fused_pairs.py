@@ -19,7 +19,7 @@ _relu = ReLU.forward
 
 def takes_activation(forward: Forward) -> Forward:
     """Mark the forward of a layer as one that takes activation="relu". A forward that overrides or wraps a marked
-    forward has no mark.
+    forward is not marked.
     """
     vars(forward)["takes_activation"] = forward
     return forward

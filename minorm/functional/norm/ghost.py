@@ -101,8 +101,8 @@ def ghost_batch_norm(
 def _call_of_groups(
     x: Tensor, size: int, given: tuple[Tensor | None, ...], eps: float, computed: Any, backend: Any
 ) -> NormCall:
-    """Return the NormCall for all whole groups together, which are an extra first axis of the array. `given` holds
-    weight, bias and running statistics.
+    """Return one NormCall for all whole groups. The call takes an array in which the groups are an extra first axis.
+    `given` holds weight, bias and running statistics.
     """
     axes, param = batch_axes(x, *given)
     groups, rest = divmod(len(x), size)

@@ -243,7 +243,7 @@ def instance_norm(
 
 
 def _is_across(group: Any) -> bool:
-    """Return True if other ranks contribute to the statistics. A trace records only this rank, so the answer is
-    False.
+    """Return True if other ranks contribute to the statistics. During a trace, return False, because a trace records
+    only this rank.
     """
     return group.size > 1 and trace.state.calls is None
