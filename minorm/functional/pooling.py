@@ -184,7 +184,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) ->
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
     """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], with (H', W') = output_size
 
-    y is (N, C, H', W'). The dots stand for the same slice of the columns, with j, W and W' in place of i, H and H'.
+    y is (N, C, H', W'). The dots stand for the slice of the columns, which has j, W and W' in place of i, H and H'.
     output_size=1 gives the global average.
     """
     return _adaptive("adaptive_avg_pool2d", 2, x, output_size)

@@ -327,7 +327,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def default_(weight: Tensor, bias: Tensor | None) -> None:
-    """Draw weight and bias uniformly from (-b, b), where b = 1 / sqrt(fan_in), as in PyTorch's Linear and convolutions.
+    """Draw weight and bias uniformly from (-b, b), where b = 1 / sqrt(fan_in). PyTorch's Linear and convolutions do the
+    same.
     """
     kaiming_uniform_(weight, a=math.sqrt(5))  # gain sqrt(2 / 6), so b = sqrt(1 / 3) * sqrt(3 / fan_in)
     if bias is not None:

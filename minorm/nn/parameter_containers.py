@@ -65,7 +65,7 @@ class ParameterList(Module):
     __iadd__ = extend
 
     def extra_repr(self) -> str:
-        """Return one line for each parameter."""
+        """Return the text for `repr`, with one line for each parameter."""
         return _lines((str(i), value) for i, value in enumerate(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -125,7 +125,7 @@ class ParameterDict(Module):
         return iter([self[name] for name in self])
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Return names and parameters, in order."""
+        """Return the pairs (name, parameter), in order."""
         return iter([(name, self[name]) for name in self])
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -148,7 +148,7 @@ class ParameterDict(Module):
             self[name] = value
 
     def extra_repr(self) -> str:
-        """Return one line for each parameter."""
+        """Return the text for `repr`, with one line for each parameter."""
         return _lines(self.items())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

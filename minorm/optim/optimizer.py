@@ -168,7 +168,7 @@ class Optimizer(Checked):
 
     @documented({}, set_to_none="True sets the gradients to None, False fills them with zeros in place")
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters. If this is left out, backward() adds to the old gradients."""
+        """Forget the gradients of all parameters. Without this call, backward() adds to the old gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:
@@ -331,8 +331,8 @@ class Optimizer(Checked):
     # State in and out
 
     def state_dict(self) -> dict[str, Any]:
-        """Return {"state": {index: {name: array or number}}, "param_groups": [...]}; the index numbers the parameters
-        of all groups.
+        """Return {"state": {index: {name: array or number}}, "param_groups": [...]}; index is the number of a
+        parameter, counted over all groups.
 
         The arrays are not copies: the optimizer keeps using them, as in PyTorch.
         """
@@ -426,7 +426,9 @@ class Optimizer(Checked):
         return int(key)
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return an entry of a state: a copy of an array, in the parameter's type, or a number."""
+        """Return `value`, the entry `name` of a parameter's state. An array is copied and converted to the parameter's
+        type.
+        """
         array = value.array if isinstance(value, Tensor) else value
         if name in _NUMBERS:  # PyTorch keeps these as tensors of one float
             array = array.item() if select.is_array(array) and array.size == 1 else array

@@ -64,7 +64,7 @@ class _Table(Module):
             self.weight.detach()[self.padding_idx] = 0.0
 
     def _shown(self, *names: str) -> str:
-        """Return the sizes, and the named arguments whose values differ from the defaults."""
+        """Return the sizes, and the arguments in `names` that differ from the defaults, as text for `repr`."""
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
         given = {name: getattr(self, name) for name in names}
         return ", ".join(
@@ -137,7 +137,7 @@ class Embedding(_Table):
         )
 
     def extra_repr(self) -> str:
-        """Return the sizes, and the options that differ from the default."""
+        """Return the sizes, and the options that differ from the defaults, as text for `repr`."""
         return self._shown("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
 
 
@@ -201,7 +201,7 @@ class EmbeddingBag(_Table):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Return the sizes, the mode, and the options that differ from the default."""
+        """Return the sizes, the mode, and the options that differ from the defaults, as text for `repr`."""
         return self._shown("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")
 
 
@@ -260,7 +260,7 @@ class Bilinear(Module):
         return bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
+        """Return in1_features, in2_features, out_features and bias as text for `repr`."""
         return (
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"

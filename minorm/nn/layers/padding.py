@@ -64,7 +64,7 @@ class _Pad(OfRank):
         return pad(input, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:
-        """Return the widths."""
+        """Return the widths of the padding as text for `repr`."""
         return str(self.padding)
 
 
@@ -76,7 +76,7 @@ class _Constant(_Pad, given="1, 7.0", shown="[7., 1., 2., 3., 7.]", onnx="Writte
         self.value = value
 
     def extra_repr(self) -> str:
-        """Return the widths and the value."""
+        """Return the widths of the padding and the value as text for `repr`."""
         return f"padding={self.padding}, value={self.value}"
 
 

@@ -65,7 +65,7 @@ class _InstanceNorm(RunningNorm):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """Return y of x's shape. The channels are on axis 1 of x, or on axis 0 if x is one sample."""
+        """Normalize x; returns y of the same shape. The channels are on axis 1, or on axis 0 if x is one sample."""
         if x.ndim + 1 in self.ranks:
             if x.shape[0] != self.num_features:
                 raise ValueError(
@@ -78,8 +78,8 @@ class _InstanceNorm(RunningNorm):
         return super().forward(x, mask, activation=activation, residual=residual)
 
     def _from_batch(self) -> bool:
-        """Return True if mean and var come from x. As in PyTorch, this is also so if track_running_stats was set to
-        False.
+        """Return True if mean and var come from x. As in PyTorch, mean and var also come from x if track_running_stats
+        was set to False.
         """
         return super()._from_batch() or not self.track_running_stats
 

@@ -122,7 +122,9 @@ class _BatchRenorm(_Variant):
         return rmax, dmax
 
     def extra_repr(self) -> str:
-        """Return the options. If rmax or dmax is a function of the step, its name is shown."""
+        """Return the options as text for `repr`. If rmax or dmax is a function of the step, the text has the function's
+        name.
+        """
         rmax, dmax = (getattr(found, "__name__", found) for found in (self.rmax, self.dmax))
         return f"{super().extra_repr()}, rmax={rmax}, dmax={dmax}"
 

@@ -25,12 +25,13 @@ class PackedSequence(NamedTuple):
     """Sequences in one Tensor without padding: all first steps, then all second steps ... The longest sequence comes
     first.
 
-    `pack_padded_sequence` and `pack_sequence` make one; RNN, GRU and LSTM take one and return one.
+    `pack_padded_sequence` and `pack_sequence` make a PackedSequence. RNN, GRU and LSTM take and return a
+    PackedSequence.
 
     Fields:
         data (Tensor): (all steps, *), the steps of all sequences
         batch_sizes (Tensor): (steps), the number of sequences that have each step
-        sorted_indices (Tensor | None, default None): the original positions of the sequences; None if they came sorted
+        sorted_indices (Tensor | None, default None): the original positions of the sequences; None without sorting
         unsorted_indices (Tensor | None, default None): the order that undoes the sorting
 
     Example:
