@@ -1,7 +1,7 @@
 """NormCall holds the decisions of a normalization that depend on the form of its input, but not on the input's numbers.
 
     form of input     its shape and type, its kind of array, and which of parameters, mask and activation are present
-    decisions         the loops for the axes (nest.py), the arrays' form for the loops (layout.py), the backend, the type
+    decisions         the loops for the axes (nest.py), the form of arrays (layout.py), the backend, the type
 
 minorm/functional/norm makes a NormCall after the checks of the arguments, and keeps the NormCall for the next input of
 the same form. The Functions in this folder get the NormCall as an argument. A NormCall never holds an array: arrays are

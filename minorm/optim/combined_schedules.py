@@ -24,8 +24,8 @@ from minorm.support.documented import documented
 class ChainedScheduler(LRScheduler):
     """lr = initial * the product of the factors of all schedules, which work at the same time.
 
-    A schedule that ends at a rate other than 0 (eta_min, swa_lr) starts from the rate that the earlier schedules in the
-    list have set.
+    A schedule that falls to a rate other than 0 (eta_min, swa_lr) starts from the rate that the earlier schedules in
+    the list have set.
     """
 
     _is_combined = True

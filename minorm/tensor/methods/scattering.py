@@ -52,7 +52,7 @@ ARGUMENTS = {
 
 @documented_methods(ARGUMENTS)
 class Scattering(Operators[TensorT], Generic[TensorT]):
-    """Methods that write elements to given indices, or combine the elements with those that are there."""
+    """Methods that write new elements to given indices, or combine new elements with the elements at these indices."""
 
     __slots__ = ()
 
