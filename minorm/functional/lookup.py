@@ -84,7 +84,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
+    """y[b] = sum, mean or max of weight[i] over all numbers i in bag b. A bag can hold the words of a text.
 
     y is (bags, features), with zeros for an empty bag. Raises IndexError if the table has no row of index i, and
     ValueError if a value in offsets is smaller than the one before.

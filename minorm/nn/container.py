@@ -78,7 +78,7 @@ class Sequential(_Numbered):
     Sequential(a, b) names the layers "0" and "1". Sequential({"conv": a, "act": b}) takes the names from the dict. An
     index gives a layer, and a slice gives a Sequential of the same layers. append, extend, insert, del and assignment
     work as for a list. A normalization and an nn.ReLU directly after it run in one pass, unless one of the two layers
-    has a hook. The result is the same to the bit.
+    has a hook. The result is the same, bit for bit.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))

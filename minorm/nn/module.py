@@ -214,7 +214,7 @@ class Module(Attributes):
         return self._get("get_parameter", "parameter", target, self.named_parameters(), PARAMETER)
 
     def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer of that name, even if it is not saved: `model.get_buffer("bn.running_mean")`.
+        """Return the buffer of that name, even a buffer that is not saved: `model.get_buffer("bn.running_mean")`.
 
         Example:
             >>> nn.Sequential(nn.BatchNorm1d(2)).get_buffer("0.running_var")
@@ -249,7 +249,7 @@ class Module(Attributes):
 
         Keys and order are PyTorch's: a module's parameters, then its buffers, then the entries of its children. A
         shared parameter appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict`
-        decides which entries are saved for it.
+        decides which entries are saved for this child.
 
         Example:
             >>> list(nn.Linear(4, 2).state_dict(prefix="head."))
@@ -346,7 +346,8 @@ class Module(Attributes):
         return self.train(False)
 
     def freeze(self: Self) -> Self:
-        """Make this module and all modules below it a fixed function. A later `train()` does not change this.
+        """Freeze this module and all modules below it, so that each of these modules computes a fixed function. A later
+        `train()` does not change this.
 
         No parameter requires grad. Normalizations use their running statistics and never update them, and dropout does
         nothing. Gradients still flow through to the input.
@@ -387,9 +388,9 @@ class Module(Attributes):
     ) -> Self:
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
-        Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer made before still
-        updates them. Raises TypeError if dtype is not a float type. If one tensor cannot be converted, the whole module
-        is unchanged.
+        Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer that was made
+        earlier still updates the parameters. Raises TypeError if dtype is not a float type. If one tensor cannot be
+        converted, the whole module is unchanged.
 
         Example:
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype

@@ -192,7 +192,7 @@ class LBFGS(Optimizer):
                 state[name] = [devices.to_device(array, place) for array in value]
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return a copy of `value`, the entry `name` of a state. A vector must have one number for each number in the
+        """Return a copy of `value`, the entry `name` of a state. A vector must have one element for each element of the
         parameters.
         """
         operation = "LBFGS.load_state_dict"

@@ -76,8 +76,8 @@ def strong_wolfe(
 def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float, bool]:
     """Return t, moved away from the ends of the interval if necessary, and whether the returned t is near an end.
 
-    t is near an end if their distance is less than a tenth of the interval. If t is at an end, or if the previous t was
-    near an end too (`was_near`), t is moved to a tenth of the interval from this end.
+    t is near an end if its distance from this end is less than a tenth of the interval. If t is at an end, or if the
+    previous t was near an end too (`was_near`), t is moved to a tenth of the interval from this end.
     """
     margin = 0.1 * (right - left)
     if min(right - t, t - left) >= margin:

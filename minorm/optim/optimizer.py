@@ -39,8 +39,8 @@ class Optimizer(Checked):
     """Base of the optimizers: groups of parameters with separate settings, and a state for each parameter.
 
     A subclass defines `_update(group, parameters, gradients)`, which does one step. Raises TypeError for a parameter
-    that is not a Tensor. Raises ValueError for an empty list, for a Tensor that was computed from others or appears
-    twice, and for a setting outside its range.
+    that is not a Tensor. Raises ValueError for an empty list, for a Tensor that was computed from other Tensors or
+    appears twice, and for a setting outside its range.
 
     Example:
         >>> model = nn.Linear(2, 1)

@@ -68,7 +68,7 @@ class RangeTest:
 
     @property
     def suggestion(self) -> float | None:
-        """The rate `minimum`, which suits as the peak of a schedule that rises and falls again. `steepest` is the safer
+        """The rate `minimum`, for use as the peak of a schedule that rises and falls again. `steepest` is the safer
         choice.
 
         The result is None if the loss never falls.

@@ -1,8 +1,8 @@
 """The base of all schedules: it holds t and each group's first rate, and sets the rates that a subclass computes.
 
 A subclass has a formula that computes the rate at t from the first rate. If another schedule or the user has set the
-current rate, the schedule must continue from the current rate. So the base class replaces the first rate by another
-number: the first rate from which the formula gives the current rate.
+current rate, the schedule must continue from the current rate. So the base class replaces the first rate by the number
+from which the formula gives the current rate.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class LRScheduler(Checked):
         return [self._rate(t, rate) for rate in initial]
 
     def _follow(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates at t. They continue from the current rates `rates`, unless the schedule computes them from t
-        alone.
+        """Return the rates at t. The new rates continue from the current rates `rates`, unless the formula needs only
+        t.
         """
         return self._rates(t, self.base_lrs) if self._absolute else self._next(t, rates)
 
@@ -105,8 +105,8 @@ class LRScheduler(Checked):
         return after
 
     def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
-        """Return the first rates from which the formula gives `rates` at t, and a list of bools that are True where
-        there is none.
+        """Return the first rates from which the formula gives `rates` at t, and a list of bools. A bool is True if no
+        such first rate exists.
 
         For every schedule the rate is linear in the first rate: rate(t) = offset + slope * start. At eta_min the slope
         is 0. Then the schedule continues with the group's first rate, as in PyTorch.
@@ -133,8 +133,8 @@ class LRScheduler(Checked):
         return type(self).get_lr is not LRScheduler.get_lr
 
     def _asked(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates that an overridden get_lr computes for t. During its call, `last_epoch` is t, and the groups
-        have the rates `rates`.
+        """Return the rates that an overridden get_lr computes for t. During the call of get_lr, `last_epoch` is t, and
+        the groups have the rates `rates`.
         """
         before, place = self.get_last_lr(), self.last_epoch
         self.last_epoch = t

@@ -1,5 +1,5 @@
-"""Averages of weights. AveragedModel computes the averages, update_bn measures the running statistics that belong to
-them, and SWALR lowers the rate.
+"""Averages of weights. AveragedModel computes the averages, update_bn measures the running statistics of an averaged
+model, and SWALR lowers the rate.
 
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))       # the default is the plain mean
     for ...: optimizer.step(); averaged.update_parameters(model)

@@ -1,6 +1,6 @@
 """Runs a normalization, the addition of a residual and a ReLU in one pass.
 
-    F.batch_norm(x, ..., activation="relu", residual=r)  ==  F.relu(F.batch_norm(x, ...) + r), to the bit
+    F.batch_norm(x, ..., activation="relu", residual=r)  ==  F.relu(F.batch_norm(x, ...) + r), bit for bit
 
 The single pass reads and writes memory half as often. In a trace the three operations run separately, so that an ONNX
 file has a node for each operation. The operations also run separately for a residual without an activation, for a

@@ -143,7 +143,7 @@ class Embedding(_Table):
 
 @documented(LAYER | arguments_of(F.embedding_bag))
 class EmbeddingBag(_Table):
-    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
+    """y[b] = sum, mean or max of weight[i] over all numbers i in bag b. A bag can hold the words of a text.
 
     The call is layer(input, offsets, per_sample_weights). input holds integers, either (bags, n) or (total) with all
     bags one after the other. In the second case offsets holds the position in input at which each bag begins.

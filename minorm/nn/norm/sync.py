@@ -29,7 +29,7 @@ class SyncBatchNorm(_BatchNorm):
 
     x is (N, C) or (N, C, *positions). N may differ from rank to rank, and may be 0. In training all ranks must call the
     layer the same number of times. Each call sends one message in the forward pass and one in the backward pass. On a
-    single rank the result is the same as from BatchNorm, to the bit. In evaluation, and in a frozen layer, no message
+    single rank the result is the same as from BatchNorm, bit for bit. In evaluation, and in a frozen layer, no message
     is sent, and the result is the same as from BatchNorm. An export writes a BatchNorm. The parameters and the state
     are the same as in BatchNorm. y has x's shape and type. See `F.batch_norm`.
 

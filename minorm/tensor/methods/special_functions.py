@@ -46,8 +46,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return elementary.Logit.apply(as_float(self), eps=eps)
 
     def atan2(self, other: Any) -> TensorT:
-        """The angle in radians, from -pi to pi, of the point whose horizontal coordinate is `other` and whose vertical
-        one is x.
+        """The angle in radians, from -pi to pi, of the point with the coordinates (other, x).
 
         Example:
             >>> mn.tensor([1.0, -1.0]).atan2(mn.tensor([-1.0, -1.0]))
