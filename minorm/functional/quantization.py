@@ -42,10 +42,10 @@ def quantize(
 ) -> Tensor:
     """q = round(x / scale) + zero_point, clipped to the range of the type; ties round to even.
 
-    q has the type of zero_point, or the type `dtype` if zero_point is missing. This is an integer type of 8 or 16 bits,
-    or one of the narrow types in NARROW, which ONNX files can hold. scale is one number, or has one number for each of
-    the n indices along `axis`. With a block_size, scale has x's shape except for the length ceil(n / block_size) along
-    `axis`. Gradients pass straight through to scale, and to x except where q is clipped.
+    q has the type of zero_point, or the type `dtype` if zero_point is missing. The type of q is an integer type of 8 or
+    16 bits, or one of the narrow types in NARROW, which ONNX files can hold. scale is one number, or has one number for
+    each of the n indices along `axis`. With a block_size, scale has x's shape except for the length ceil(n /
+    block_size) along `axis`. Gradients pass straight through to scale, and to x except where q is clipped.
     """
     wanted = np.dtype(dtype) if zero_point is None else zero_point.dtype
     of_bias = zero_point is not None and wanted == dtypes.int32  # the type of biases in files with int8 weights

@@ -77,8 +77,8 @@ def interpolate(
 
 
 def nearest(n: int, m: int, scale: float, mode: str) -> Any:
-    """Return, for each of the m elements of the result, the index of the element that it copies. The computation is in
-    float32, as in PyTorch.
+    """Return, for each of the m elements of the result, the index of the input element that is copied. The computation
+    is in float32, as in PyTorch.
     """
     step = np.float32(1 / scale)
     at = np.arange(m, dtype=np.float32)

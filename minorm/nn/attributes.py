@@ -36,7 +36,7 @@ class Attributes(Checked):
 
     @classmethod
     def _check_call(cls, args: tuple[Any, ...]) -> None:
-        """Raise TypeError if a layer class of minorm is called like a function, with a Tensor."""
+        """Raise TypeError if the class of a layer, instead of an instance, is called with a Tensor."""
         if any(map(is_tensor, args)) and cls.__module__.startswith("minorm."):
             _check_settings(cls, args)
 
@@ -44,7 +44,7 @@ class Attributes(Checked):
         self.__dict__["_kinds"] = {}
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter. If param is None, the attribute exists but there is no parameter, as in a layer without
+        """Add a parameter. If param is None, the attribute is None and there is no parameter, as in a layer without
         bias.
 
         Example:

@@ -118,9 +118,11 @@ class Sequential(_Numbered):
 
 @documented({}, modules="the modules in order, a list or another iterable")
 class ModuleList(_Numbered):
-    """A list of modules whose parameters the parent module finds; a plain list would hide them. It has no forward.
+    """A list of modules. The parent module finds the parameters of these modules; a plain list would hide the
+    parameters.
 
-    The names are "0", "1" ... Indexing, slicing, append, extend, insert, del and assignment work as for a list.
+    The names are "0", "1" ... Indexing, slicing, append, extend, insert, del and assignment work as for a list. A
+    ModuleList has no forward.
 
     Example:
         >>> class Net(nn.Module):
@@ -147,10 +149,11 @@ class ModuleList(_Numbered):
 
 @documented({}, modules="a dict of names and modules; None is an empty one")
 class ModuleDict(Module):
-    """A dict of modules whose parameters the parent module finds; a plain dict would hide them. It has no forward.
+    """A dict of modules. The parent module finds the parameters of these modules; a plain dict would hide the
+    parameters.
 
     Reading, assignment, del, `in`, keys, values, items and update work as for a dict; the modules keep the order in
-    which they were assigned.
+    which they were assigned. A ModuleDict has no forward.
 
     Example:
         >>> heads = nn.ModuleDict({"age": nn.Linear(8, 1), "kind": nn.Linear(8, 5)})

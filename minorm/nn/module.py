@@ -1,4 +1,4 @@
-"""A Module is a tree of attributes. It knows which attributes are parameters, buffers and child modules.
+"""A Module is a tree of attributes. The class Module knows which attributes are parameters, buffers and child modules.
 
 attributes.py sorts the attributes; the methods here (parameters(), state_dict(), train(), to() ...) walk over the tree.
 Names and keys are PyTorch's.
@@ -277,7 +277,7 @@ class Module(Attributes):
             destination.update({f"{path}.{key}": value for key, value in self.state_dict().items()})
 
     def _loadable(self) -> dict[str, Tensor]:
-        """Return the tensors that `load_state_dict` fills, by key."""
+        """Return a dict from the keys of the state_dict to the tensors that `load_state_dict` fills."""
         places = self._named_modules("")
         own = [(path, kind, place) for path, place in places for kind in (PARAMETER, BUFFER)]
         return {_join(path, name): value for path, kind, place in own for name, value in place._own(kind)}
@@ -355,7 +355,7 @@ class Module(Attributes):
         return self._set_frozen(True)
 
     def unfreeze(self: Self) -> Self:
-        """Undo `freeze()`: every parameter requires grad again, and the module follows `training` again."""
+        """Undo `freeze()`: every parameter requires grad again, and `training` decides the module's mode again."""
         return self._set_frozen(False)
 
     def _set_frozen(self: Self, frozen: bool) -> Self:

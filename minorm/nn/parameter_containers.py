@@ -16,9 +16,10 @@ from minorm.tensor.tensor import Tensor
 
 @documented({}, values="Tensors or other values, in order; None is an empty list")
 class ParameterList(Module):
-    """A list of parameters that the parent module finds; a plain list would hide them. It has no forward.
+    """A list of parameters. The parent module finds these parameters, while a plain list would hide them.
 
-    Adding a Tensor converts it to a Parameter. Other values are not changed. The names are "0", "1" ...
+    Adding a Tensor converts it to a Parameter. Other values are not changed. The names are "0", "1" ... A ParameterList
+    has no forward.
 
     Example:
         >>> scales = nn.ParameterList([mn.ones(3), mn.zeros(2)])
@@ -75,9 +76,9 @@ class ParameterList(Module):
 
 @documented({}, parameters="names and values, a dict or pairs; a plain dict is sorted by name. None is an empty dict")
 class ParameterDict(Module):
-    """A dict of parameters that the parent module finds; a plain dict would hide them. It has no forward.
+    """A dict of parameters. The parent module finds these parameters, while a plain dict would hide them.
 
-    Adding a Tensor converts it to a Parameter. Other values are not changed.
+    Adding a Tensor converts it to a Parameter. Other values are not changed. A ParameterDict has no forward.
 
     Example:
         >>> scales = nn.ParameterDict({"left": mn.ones(3)})

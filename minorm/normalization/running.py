@@ -76,8 +76,9 @@ class RunningStats:
     """The running mean and variance as arrays, changed in place by `update` or by a kernel that computes the same.
 
     `batches` is an integer array of one element that counts the batches; it may be None unless momentum is None.
-    `skipped` is such an array that counts the skipped batches, or None. With update_nonfinite=True no batch is skipped.
-    `changed` is True after the first write. On a GPU the host does not wait to learn whether a batch is finite.
+    `skipped` is an array of one element that counts the skipped batches, or None. With update_nonfinite=True no batch
+    is skipped. `changed` is True after the first write. On a GPU the host does not wait to learn whether a batch is
+    finite.
     """
 
     __slots__ = ("batches", "changed", "mean", "momentum", "skipped", "unbiased", "update_nonfinite", "var")

@@ -137,8 +137,8 @@ class PooledStats:
         self.block[0], self.block[1], self.block[2] = len(mean), mean.sum(0), var.sum(0)
 
     def pool(self, group: Any) -> None:
-        """Add up the stored statistics of all ranks in one message, and update the running statistics with their
-        average.
+        """Add up the stored statistics of all ranks in one message, and update the running statistics with the average
+        over all samples.
         """
         samples, mean, var = group.all_reduce(self.block, label="the statistics of instance_norm")
         total = int(samples[0])

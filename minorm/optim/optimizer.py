@@ -149,8 +149,8 @@ class Optimizer(Checked):
             self._require(group, *[name for name in self._at_least_0 if name in group])
 
     def _require(self, group: dict[str, Any], *names: str) -> None:
-        """Raise an error unless these settings are numbers of at least 0. If the optimizer has betas, they must be two
-        numbers from 0 to below 1.
+        """Raise an error unless these settings are numbers of at least 0. If the optimizer has betas, there must be two
+        betas of at least 0 and below 1.
         """
         for name in names:
             value = group[name]

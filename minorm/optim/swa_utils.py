@@ -40,7 +40,8 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
     use_buffers="True averages the buffers too, but for those of frozen layers; False takes over the latest",
 )
 class AveragedModel(Module):
-    """A copy of a model, `module`, whose weights are the average of the weights given to `update_parameters`.
+    """Holds a copy of a model, `module`. The copy's weights are the average of the weights given to
+    `update_parameters`.
 
     A call returns the result of the averaged model. Raises ValueError if both avg_fn and multi_avg_fn are given.
 

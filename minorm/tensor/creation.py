@@ -138,7 +138,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 )
 @making
 def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """Make a Tensor of shape `size` with all elements `fill_value`.
+    """Make a Tensor of shape `size` with all elements equal to `fill_value`.
 
     Example:
         >>> mn.full((2, 2), 7)
@@ -249,7 +249,7 @@ def full_like(
     input: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None,
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Make a Tensor with input's shape and all elements `fill_value`.
+    """Make a Tensor with input's shape and with all elements equal to `fill_value`.
 
     Example:
         >>> mn.full_like(mn.zeros(2), 7)

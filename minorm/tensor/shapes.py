@@ -1,7 +1,8 @@
 """Methods that change the shape of a Tensor, split it, or read its elements.
 
-The first base class of Tensor is here; the classes of operators and reductions are derived from it. These files do not
-import Tensor, so they use the type variable TensorT in its place. Names and arguments are PyTorch's.
+The first base class of Tensor is here; the classes of operators and reductions are derived from it. The files of these
+base classes do not import Tensor, so they use the type variable TensorT in place of Tensor. Names and arguments are
+PyTorch's.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Shapes(Generic[TensorT]):
     def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
         """Return the same elements, in row-major order, in another shape.
 
-        One size may be -1; it is then computed from the other sizes.
+        One size may be -1. This size is then computed from the other sizes.
 
         Raises ValueError if the sizes do not fit the number of elements.
 

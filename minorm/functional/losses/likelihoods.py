@@ -22,7 +22,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """Return the losses, their sum or their mean, as `reduction` says."""
+    """Return the losses themselves for reduction="none", their sum for "sum", and their mean for "mean"."""
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
 
 

@@ -147,8 +147,8 @@ def running_stats(
 
 
 def warn_of_low_momentum(name: str, momentum: float) -> None:
-    """Warn that `momentum` is probably meant as in PyTorch. A layer warns when its momentum is set. A function warns
-    only if the user called the function directly.
+    """Warn that `momentum` probably has PyTorch's meaning, the share of the new value. A layer warns when its momentum
+    is set. A function warns only if the user called the function directly.
     """
     warnings.warn(
         f"{name}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
@@ -160,7 +160,9 @@ def warn_of_low_momentum(name: str, momentum: float) -> None:
 
 
 def _counter(operation: str, name: str, counter: Any) -> Any:
-    """Return the array of num_batches_tracked or skipped_batches; raise an error unless it holds one integer."""
+    """Return the array of a counter, num_batches_tracked or skipped_batches; raise an error unless it holds one
+    integer.
+    """
     if not isinstance(counter, Tensor):
         raise TypeError(
             f"{operation}: {name} is {type(counter).__name__}; expected a Tensor, which is counted up: "

@@ -85,8 +85,8 @@ class _Lazy(Module):
 
 
 class _LazyNorm(_Lazy):
-    """Before the first input the layer has no parameters. See the class that the layer becomes for the formula, the
-    other arguments, the ONNX operator and the paper.
+    """Before the first input the layer has no parameters. For the formula, the other arguments, the ONNX operator and
+    the paper, see the class that the layer becomes.
 
     Example:
         >>> layer = nn.{name}()
@@ -101,7 +101,7 @@ class _LazyNorm(_Lazy):
 
 class _LazyConv(_Lazy):
     """Before the first input the layer has no parameters, so run a batch through a model before you make its optimizer.
-    See the class that the layer becomes for the formula, the other arguments and the ONNX operator.
+    For the formula, the other arguments and the ONNX operator, see the class that the layer becomes.
 
     Example:
         >>> layer = nn.{name}(6, 3)

@@ -111,7 +111,7 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the same elements with fewer axes."""
+        """Return the elements of x with fewer axes."""
         if not isinstance(x, Tensor):
             raise not_a_tensor("Flatten", "x", x)
         return x.flatten(self.start_dim, self.end_dim)
@@ -145,7 +145,7 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the same elements with more axes."""
+        """Return the elements of x with more axes."""
         if not isinstance(x, Tensor):
             raise not_a_tensor("Unflatten", "x", x)
         if not -x.ndim <= self.dim < x.ndim:

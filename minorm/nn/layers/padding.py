@@ -113,15 +113,15 @@ class _Reflection(_Pad, given="1", shown="[2., 1., 2., 3., 2.]", onnx="Written t
 
 
 class ReflectionPad1d(_Reflection, rank=1):
-    """y = x extended at both ends of the last axis by its mirror image."""
+    """y = x extended at both ends of the last axis by the mirror image of x."""
 
 
 class ReflectionPad2d(_Reflection, rank=2):
-    """y = x extended at both ends of the last two axes by its mirror image."""
+    """y = x extended at both ends of the last two axes by the mirror image of x."""
 
 
 class ReflectionPad3d(_Reflection, rank=3):
-    """y = x extended at both ends of the last three axes by its mirror image."""
+    """y = x extended at both ends of the last three axes by the mirror image of x."""
 
 
 class _Replication(_Pad, given="1", shown="[1., 1., 2., 3., 3.]", onnx="Written to ONNX as Gather (opset 13)."):

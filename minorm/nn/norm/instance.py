@@ -14,8 +14,8 @@ from minorm.tensor.tensor import Tensor
 
 class _InstanceNorm(RunningNorm):
     """mean and var are taken over the positions of each channel in each sample. If x has no batch axis, x is one
-    sample. With track_running_stats=True, evaluation uses running statistics instead, which training updates as in
-    BatchNorm. layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See
+    sample. With track_running_stats=True, training updates running statistics as in BatchNorm, and evaluation uses
+    these statistics. layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See
     `F.instance_norm`.
 
     Example:

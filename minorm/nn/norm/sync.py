@@ -76,10 +76,10 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module: AnyModule, process_group: Any = None) -> AnyModule:
         """Replace every BatchNorm layer of `module` by a SyncBatchNorm with the same parameters, buffers and options.
 
-        InstanceNorm layers normalize single samples, so they are not replaced. If an InstanceNorm has running
-        statistics, they now come from the samples of all ranks. GhostBatchNorm and BatchRenorm are not changed. Returns
-        the module, or a SyncBatchNorm if the module itself is a BatchNorm. Layers of a loaded ONNX graph have other
-        classes and are not replaced; each rank uses its own statistics there.
+        InstanceNorm layers are not replaced, because InstanceNorm normalizes single samples. If an InstanceNorm has
+        running statistics, these statistics now come from the samples of all ranks. GhostBatchNorm and BatchRenorm are
+        not changed. Returns the module, or a SyncBatchNorm if the module itself is a BatchNorm. Layers of a loaded ONNX
+        graph have other classes and are not replaced; each rank uses its own statistics there.
         """
         made: dict[int, Module] = {}
         for layer in list(module.modules()):

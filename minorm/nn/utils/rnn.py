@@ -54,7 +54,7 @@ class PackedSequence(NamedTuple):
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Packs sequences that were padded to one length into a PackedSequence, and leaves the padding out.
+    """Packs padded sequences into a PackedSequence, and leaves the padding out.
 
     The input is (steps, batch, *). Raises ValueError if the lengths do not fit the input. With enforce_sorted=True,
     raises ValueError if a length is larger than the length before.

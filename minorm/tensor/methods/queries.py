@@ -46,7 +46,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class Queries(Operators[TensorT], Generic[TensorT]):
-    """Methods that tell about a Tensor or convert it, and that make new Tensors of the same type on the same device."""
+    """Methods that return properties of a Tensor, convert a Tensor, or make new Tensors of the same type and device."""
 
     __slots__ = ()
 
