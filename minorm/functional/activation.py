@@ -1,4 +1,5 @@
-"""Activations, which work element by element, and softmax along one axis. All keep the shape and the float type of x.
+"""Activations, which work element by element, and softmax along one axis. All functions keep the shape and the float
+type of x.
 
 The functions accept `inplace` so that a model written for PyTorch runs, but the result is always a new tensor.
 """

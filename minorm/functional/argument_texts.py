@@ -1,4 +1,6 @@
-"""Texts for `documented`. Each dictionary describes the arguments that a family of functions or layers shares."""
+"""Descriptions of arguments. The decorator `documented` adds these descriptions to docstrings. Each dictionary is for
+the arguments that a family of functions or layers shares.
+"""
 
 from __future__ import annotations
 

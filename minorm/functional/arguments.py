@@ -12,7 +12,9 @@ from minorm.tensor.tensor import Tensor
 
 
 def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any) -> None:
-    """Raise TypeError unless `tensors` are Tensors of one float type; those named in `optional` may also be None."""
+    """Raise TypeError unless all `tensors` are Tensors of the same float type. An argument named in `optional` may be
+    None.
+    """
     first, common = "", None
     for name, x in tensors.items():
         if x is None and name in optional:
@@ -54,7 +56,7 @@ def number(operation: str, name: str, value: Any) -> None:
 
 
 def whole(operation: str, name: str, value: Any) -> int:
-    """Return `value` as an int; raise TypeError unless it is a Python or NumPy integer."""
+    """Return `value` as an int; raise TypeError unless `value` is a Python or NumPy integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or getattr(value, "shape", ()) != ():
         raise TypeError(f"{operation}: {name} is {value!r}; expected an int")
     return operator.index(value)

@@ -73,7 +73,8 @@ def attend(
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the pair (y, weights). For 16-bit floats the computation is in float32, and only the results are rounded.
+    """Return (y, weights), the result of an attention and its weights. For 16-bit floats the computation is in float32,
+    and only the results are rounded.
 
     The scores are not rounded to 16 bits, because their rounding errors would cause large errors of the weights.
     """

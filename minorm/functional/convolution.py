@@ -86,9 +86,9 @@ def checked_options(
 def _options(
     name: str, x: Ints, weight: Ints, bias: Ints | None, stride: Ints, padding: str | Pairs, dilation: Ints, groups: int
 ) -> dict[str, Any]:
-    """Return the options that follow from the shapes; raise ValueError if the shapes do not fit.
+    """Return the options of the operation, with the padding as numbers; raise ValueError if the shapes do not fit.
 
-    All callers share the result and must not change it.
+    The result is cached for later calls, so callers must not change it.
     """
     channels, (outputs, share), kernel = x[1], weight[:2], weight[2:]
     if share * groups != channels:
@@ -131,8 +131,8 @@ def _transpose(
     groups: int = 1,
     dilation: IntOrInts = 1,
 ) -> Tensor:
-    """y is (N, O, {new}). The same formula gives the gradient of a convolution's input. A stride above 1 makes y longer
-    than x. Along each axis, for K taps,
+    """y is (N, O, {new}). The gradient of a convolution's input is computed by the same formula as y. A stride above 1
+    makes y longer than x. Along each axis, for K taps,
 
         length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1
 

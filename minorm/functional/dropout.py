@@ -132,9 +132,10 @@ def feature_alpha_dropout(
     training: bool = False,
     inplace: bool = False,  # noqa: ARG001
 ) -> Tensor:
-    """y = a * (x where its channel is kept, else -1.7581) + b; in evaluation y = x.
+    """y = a * (x where the channel is kept, else -1.7581) + b; in evaluation y = x.
 
-    This is `alpha_dropout` of whole channels. Raises ValueError unless 0 <= p <= 1.
+    This is `alpha_dropout` of whole channels, where a and b keep mean 0 and variance 1. Raises ValueError unless 0 <= p
+    <= 1.
 
     Example:
         >>> x = mn.randn(2, 3, 4)
@@ -206,7 +207,7 @@ def _whole_channels(
 
 
 def _draw_factors(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """Draw a tensor of this shape: 0 with probability p, else 1 / (1 - p)."""
+    """Draw a tensor of shape `shape`. An element is 0 with probability p, else 1 / (1 - p)."""
     with devices.on_device_of(x.array):
         ones = Tensor(np.ones_like(x.array, shape=shape))
     return _dropped(ones, float(p))

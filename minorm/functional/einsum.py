@@ -118,8 +118,8 @@ def _lengths(equation: str, terms: list[str], shapes: list[tuple[int, ...]]) -> 
 
 
 def _single(x: Tensor, letters: str, kept: set[str]) -> tuple[Tensor, str]:
-    """Give each letter a single axis: take diagonals for repeated letters, and sum over the letters that no later step
-    needs.
+    """Sum x over the letters that are not in `kept`. If a letter is repeated, first take the diagonal, so that each
+    letter has a single axis. Return the result and the letters of its axes.
     """
     if len(set(letters)) < len(letters):
         x, letters = Diagonal.apply(x, letters=letters), "".join(dict.fromkeys(letters))
@@ -157,6 +157,6 @@ def _pair(a: Tensor, left: str, b: Tensor, right: str, later: set[str], weigh: W
 
 
 def _without(x: Tensor, letters: str, gone: set[str]) -> tuple[Tensor, str]:
-    """Return x and its letters without the axes in `gone`, which have length 1."""
+    """Remove the axes `gone`, which have length 1, from x. Return the result and the letters of its axes."""
     kept = [i for i, c in enumerate(letters) if c not in gone]
     return (x.reshape(tuple(x.shape[i] for i in kept)) if gone else x), "".join(letters[i] for i in kept)

@@ -84,7 +84,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
+    """y[b] = sum, mean or max of weight[i] over all numbers i in bag b. A bag can hold the words of a text.
 
     y is (bags, features), with zeros for an empty bag. Raises IndexError if the table has no row of index i, and
     ValueError if a value in offsets is smaller than the one before.
@@ -188,7 +188,9 @@ def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
 
 
 def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scale the rows that `input` selects down to the norm max_norm, in place, if their norm is larger."""
+    """Scale down rows of `weight` in place: if `input` selects a row with a norm above max_norm, its norm becomes
+    max_norm.
+    """
     with devices.on_device_of(weight.array):
         rows = np.unique(input.array)
         sizes = (abs(weight.array[rows].astype(np.float64)) ** norm_type).sum(1) ** (1 / norm_type)

@@ -1,5 +1,5 @@
-"""pad: adds elements around a tensor. They are a constant, or copies of the tensor's elements (reflect, replicate,
-circular).
+"""pad: adds elements around a tensor. The new elements are a constant, or copies of the tensor's elements (reflect,
+replicate, circular).
 """
 
 from __future__ import annotations

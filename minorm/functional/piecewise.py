@@ -1,4 +1,4 @@
-"""Activations with corners: lines, thresholds and gaps. All keep the shape and the float type of the input.
+"""Activations with corners: lines, thresholds and gaps. All functions keep the shape and the float type of the input.
 
 The functions accept `inplace` so that a model written for PyTorch runs, but the result is always a new tensor.
 """

@@ -1,9 +1,9 @@
 """Pooling in one, two and three dimensions, with PyTorch's names and argument order.
 
 x is (N, C, *spatial), or one sample (C, *spatial). A window has `kernel_size` taps, which are `dilation` apart. The
-window moves in steps of `stride` (of kernel_size if stride is None) over x with `padding` on both sides. ceil_mode=True
-keeps a last window that starts inside x or the padding before x, but ends outside. So a window larger than x covers all
-of x.
+window moves in steps of `stride` (of kernel_size if stride is None) over x with `padding` on both sides. With
+ceil_mode=True, a last window that starts inside x, or in the padding before x, is kept even if it ends beyond the
+padding. So a window larger than x covers all of x.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
         >>> F.{name}(x, output_size=2).reshape(-1)[:2]
         tensor([1., 4.])
 
-    Its ONNX operator is GlobalAveragePool for output_size=1, and AveragePool if the parts are equal.
+    Its ONNX operator is GlobalAveragePool for output_size=1, and AveragePool if output_size divides the lengths of x.
     """
     check_rank(name, "x", x, rank)
     _check_float(name, x)
@@ -184,7 +184,8 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) ->
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
     """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], with (H', W') = output_size
 
-    y is (N, C, H', W'). For the columns, j, W and W' replace i, H and H'. output_size=1 gives the global average.
+    y is (N, C, H', W'). The dots stand for the slice of the columns, which has j, W and W' in place of i, H and H'.
+    output_size=1 gives the global average.
     """
     return _adaptive("adaptive_avg_pool2d", 2, x, output_size)
 

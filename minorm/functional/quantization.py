@@ -42,10 +42,10 @@ def quantize(
 ) -> Tensor:
     """q = round(x / scale) + zero_point, clipped to the range of the type; ties round to even.
 
-    q has the type of zero_point, or the type `dtype` if zero_point is missing. This is an integer type of 8 or 16 bits,
-    or one of the narrow types in NARROW, which ONNX files can hold. scale is one number, or has one number for each of
-    the n indices along `axis`. With a block_size, scale has x's shape except for the length ceil(n / block_size) along
-    `axis`. Gradients pass straight through to scale, and to x except where q is clipped.
+    q has the type of zero_point, or the type `dtype` if zero_point is missing. The type of q is an integer type of 8 or
+    16 bits, or one of the narrow types in NARROW, which ONNX files can hold. scale is one number, or has one number for
+    each of the n indices along `axis`. With a block_size, scale has x's shape except for the length ceil(n /
+    block_size) along `axis`. Gradients pass straight through to scale, and to x except where q is clipped.
     """
     wanted = np.dtype(dtype) if zero_point is None else zero_point.dtype
     of_bias = zero_point is not None and wanted == dtypes.int32  # the type of biases in files with int8 weights
@@ -72,7 +72,9 @@ def dequantize(
     block_size: int = 0,
     dtype: Any = None,
 ) -> Tensor:
-    """y = (x - zero_point) * scale, in the type `dtype`, or scale's if dtype is None. See `quantize` for scale."""
+    """y = (x - zero_point) * scale, in the type `dtype`. If dtype is None, y has scale's type. See `quantize` for the
+    shape of scale.
+    """
     if x.dtype.kind not in "iu" and x.dtype not in ops.NARROW:
         raise TypeError(f"dequantize: x is {x.dtype}; expected integers")
     if zero_point is not None and zero_point.dtype != x.dtype:
@@ -84,8 +86,8 @@ def dequantize(
 
 @trace.operation
 def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, scale and zero_point. The range of uint8 then stands for the range from min(x, 0) to max(x, 0). No
-    gradient flows to the scale.
+    """Quantize x to uint8, and return (q, scale, zero_point). The range of uint8 stands for the range from min(x, 0) to
+    max(x, 0). No gradient flows to the scale.
     """
     float_type("dynamic_quantize", "x", x)
     given = x.detach().cpu().array

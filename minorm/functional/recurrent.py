@@ -8,14 +8,14 @@ tensor holds both biases.
     weight_ih    (directions, gates * hidden, in)         weight_hh    (directions, gates * hidden, hidden)
     bias         (directions, 2 * gates * hidden), first the bias of weight_ih @ x, then the bias of weight_hh @ h
     direction    "forward", "reverse", or "bidirectional", which means two directions
-    lengths      (batch,) integers: the number of steps of each sequence; y is 0 after them
+    lengths      (batch,) integers: the number of steps of each sequence; y is 0 after these steps
     gates        the order of the gates' rows in the weights: PyTorch's by default
     activations  one Gate for each kind of gate in each direction; None means sigmoid and tanh
     clip         every pre-activation is limited to the range from -clip to clip
 
-They return y and the last state. y (steps, directions, batch, hidden) holds the state after each step; the last state
-has hx's shape. With batch_first (ONNX calls it layout 1) y is (batch, steps, directions, hidden), and a state is
-(batch, directions, hidden).
+The functions return y and the last state. y (steps, directions, batch, hidden) holds the state after each step; the
+last state has hx's shape. With batch_first (ONNX calls it layout 1) y is (batch, steps, directions, hidden), and a
+state is (batch, directions, hidden).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def rnn(
     activations: Gates = None,
     clip: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """h' = tanh(W x + R h + b) at each step. Returns y and the last h. The module's docstring describes the
-    arguments.
+    """h' = tanh(W x + R h + b) at each step, where W, R and b stand for weight_ih, weight_hh and bias. Returns y and
+    the last h. The module's docstring describes the arguments.
     """
     y, h = _run(
         "rnn", ops.RNN, (x, hx, weight_ih, weight_hh, bias), direction=direction, lengths=lengths, gates="h",
@@ -77,8 +77,9 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """z, r = sigmoid(W x + R h + b); n = tanh(W x + r * (R h + b) + b); h' = (1 - z) n + z h. Returns y and the last h.
 
-    Each of z, r and n has separate W, R and b. reset_after=False computes n = tanh(W x + R (r * h) + b) instead. gates
-    is "rzn" or "zrn". The module's docstring describes the other arguments. Source: Cho et al. 2014, arXiv:1406.1078.
+    W, R and b stand for the rows of weight_ih, weight_hh and bias that belong to z, r or n. reset_after=False computes
+    n = tanh(W x + R (r * h) + b) instead. gates is "rzn" or "zrn". The module's docstring describes the other
+    arguments. Source: Cho et al. 2014, arXiv:1406.1078.
     """
     y, h = _run(
         "gru", ops.GRU, (x, hx, weight_ih, weight_hh, bias), direction=direction, lengths=lengths, gates=gates,
@@ -106,10 +107,11 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """i, f, o = sigmoid(W x + R h + b); g = tanh(W x + R h + b); c' = f c + i g; h' = o tanh(c').
 
-    Returns y and the last h and c. Each gate has separate W, R and b. input_forget=True sets f = 1 - i. peephole is
-    (directions, 3 * hidden) and holds vectors p_i, p_o and p_f: p_i * c, p_f * c and p_o * c' are added before the
-    sigmoid of i, f and o. gates gives the order of the rows with the letters i, f, g and o. The module's docstring
-    describes the other arguments. Source: Hochreiter and Schmidhuber 1997.
+    Returns y and the last h and c. W, R and b stand for the rows of weight_ih, weight_hh and bias that belong to the
+    gate. input_forget=True sets f = 1 - i. peephole is (directions, 3 * hidden) and holds vectors p_i, p_o and p_f: p_i
+    * c, p_f * c and p_o * c' are added before the sigmoid of i, f and o. gates gives the order of the rows with the
+    letters i, f, g and o. The module's docstring describes the other arguments. Source: Hochreiter and Schmidhuber
+    1997.
     """
     h, c = (None, None) if hx is None else hx
     y, h, c = _run(
@@ -202,7 +204,7 @@ def _gates_of(name: str, given: Gates, usual: tuple[Gate, ...], directions: int)
 
 
 def _lengths_of(name: str, lengths: Tensor, x: Tensor) -> Any:
-    """Return the lengths as a NumPy array."""
+    """Check `lengths`, and return `lengths` as a NumPy array."""
     if dtypes.is_float(lengths.dtype) or lengths.dtype == dtypes.bool or lengths.shape != x.shape[1:2]:
         raise ValueError(
             f"{name}: lengths is {lengths.dtype} of shape {lengths.shape}; expected integers, one for each of "

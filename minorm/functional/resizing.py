@@ -1,4 +1,5 @@
-"""interpolate resizes a signal, an image or a volume, axis by axis. The upsample functions are its old names.
+"""interpolate resizes a signal, an image or a volume, axis by axis. The upsample functions call `interpolate` and have
+PyTorch's older names.
 
 "nearest" copies an element; linear and cubic modes multiply by a matrix (ops/resizing.py); "area" is adaptive average
 pooling.
@@ -76,8 +77,8 @@ def interpolate(
 
 
 def nearest(n: int, m: int, scale: float, mode: str) -> Any:
-    """Return, for each of the m elements of the result, the index of the element that it copies. The computation is in
-    float32, as in PyTorch.
+    """Return, for each of the m elements of the result, the index of the input element that is copied. The computation
+    is in float32, as in PyTorch.
     """
     step = np.float32(1 / scale)
     at = np.arange(m, dtype=np.float32)

@@ -36,7 +36,7 @@ def grid_sample(
 
     Example:
         >>> x = mn.tensor([[[[1.0, 3.0]]]])
-        >>> F.grid_sample(x, mn.tensor([[[[-0.5, 0.0], [0.0, 0.0]]]]))  # at a pixel's centre and at the image's
+        >>> F.grid_sample(x, mn.tensor([[[[-0.5, 0.0], [0.0, 0.0]]]]))  # the centres of a pixel and of the image
         tensor([[[[1., 2.]]]])
 
     Its ONNX operator is GridSample (opset 20); Jaderberg et al. 2015, arXiv:1506.02025.

@@ -87,7 +87,8 @@ def _lp(
     stride: IntOrInts | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """y is (N, C, {new}). Windows are not padded. If p is odd and the sum is negative, y is NaN, as in PyTorch.
+    """y is (N, C, {new}). Windows are not padded. If norm_type is odd and the sum over a window is negative, y is NaN,
+    as in PyTorch.
 
     Example:
         >>> x = mn.tensor([3.0, 4.0]).expand({shape})
@@ -196,8 +197,8 @@ def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> 
 
 @functools.lru_cache(maxsize=64)
 def _parts(lengths: tuple[int, ...], output: tuple[int, ...]) -> Any:
-    """Return the flat indices of the elements of each part, as an array (*output, k). A part with fewer than k elements
-    repeats its last index.
+    """Return the flat indices of the input elements that adaptive pooling combines to each output element, as an array
+    (*output, k). If fewer than k elements are combined, the last index is repeated.
     """
     places: Any = np.zeros((1,) * len(lengths) * 2, np.int64)
     for axis, (n, o) in enumerate(zip(lengths, output, strict=True)):

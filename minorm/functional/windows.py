@@ -155,7 +155,7 @@ def check_fit(operation: str, size: Ints, kernel: Ints, padding: Pairs, dilation
 
 
 def check_most(operation: str, name: str, value: Any, largest: int) -> None:
-    """Raise ValueError if the largest number in `value` is larger than kernels accept."""
+    """Raise ValueError if `largest`, the largest number in `value`, is above the limit of the kernels."""
     if largest > MOST:
         raise ValueError(f"{operation}: {name} is {value!r}; expected at most {MOST}")
 

@@ -36,7 +36,7 @@ class Attributes(Checked):
 
     @classmethod
     def _check_call(cls, args: tuple[Any, ...]) -> None:
-        """Raise TypeError if a layer class of minorm is called like a function, with a Tensor."""
+        """Raise TypeError if the class of a layer, instead of an instance, is called with a Tensor."""
         if any(map(is_tensor, args)) and cls.__module__.startswith("minorm."):
             _check_settings(cls, args)
 
@@ -44,7 +44,7 @@ class Attributes(Checked):
         self.__dict__["_kinds"] = {}
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter. If param is None, the attribute exists but there is no parameter, as in a layer without
+        """Add a parameter. If param is None, the attribute is None and there is no parameter, as in a layer without
         bias.
 
         Example:
@@ -128,13 +128,13 @@ class Attributes(Checked):
             object.__setattr__(self, name, value)
 
     def _as_setting(self, name: str, value: Any) -> Any:  # noqa: ARG002
-        """Return the value to store. A subclass overrides this method to check a setting. The method is called in the
-        constructor, and whenever the user assigns the setting later.
+        """Return the value to store for the setting `name`. A subclass overrides this method to check a setting. The
+        method is called in the constructor, and whenever the user assigns the setting later.
         """
         return value
 
     def _check_made_by(self, name: str, value: Any) -> None:
-        """Raise ValueError if the layer's parameters were made for another value of the setting."""
+        """Raise ValueError if the layer's parameters were made for another value of the setting `name`."""
         now = self._made_by[name](self)
         if value != now:
             owner = type(self).__name__

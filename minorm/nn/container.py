@@ -78,7 +78,7 @@ class Sequential(_Numbered):
     Sequential(a, b) names the layers "0" and "1". Sequential({"conv": a, "act": b}) takes the names from the dict. An
     index gives a layer, and a slice gives a Sequential of the same layers. append, extend, insert, del and assignment
     work as for a list. A normalization and an nn.ReLU directly after it run in one pass, unless one of the two layers
-    has a hook. The result is the same to the bit.
+    has a hook. The result is the same, bit for bit.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -104,7 +104,7 @@ class Sequential(_Numbered):
             self.extend(args)
 
     def forward(self, x: Any) -> Any:
-        """Return the last layer's result."""
+        """Run the layers on x, one after the other, and return the last layer's result."""
         layers = list(self)
         while layers:
             layer = layers.pop(0)
@@ -118,9 +118,11 @@ class Sequential(_Numbered):
 
 @documented({}, modules="the modules in order, a list or another iterable")
 class ModuleList(_Numbered):
-    """A list of modules whose parameters the parent module finds; a plain list would hide them. It has no forward.
+    """A list of modules. The parent module finds the parameters of these modules; a plain list would hide the
+    parameters.
 
-    The names are "0", "1" ... Indexing, slicing, append, extend, insert, del and assignment work as for a list.
+    The names are "0", "1" ... Indexing, slicing, append, extend, insert, del and assignment work as for a list. A
+    ModuleList has no forward.
 
     Example:
         >>> class Net(nn.Module):
@@ -147,10 +149,11 @@ class ModuleList(_Numbered):
 
 @documented({}, modules="a dict of names and modules; None is an empty one")
 class ModuleDict(Module):
-    """A dict of modules whose parameters the parent module finds; a plain dict would hide them. It has no forward.
+    """A dict of modules. The parent module finds the parameters of these modules; a plain dict would hide the
+    parameters.
 
     Reading, assignment, del, `in`, keys, values, items and update work as for a dict; the modules keep the order in
-    which they were assigned.
+    which they were assigned. A ModuleDict has no forward.
 
     Example:
         >>> heads = nn.ModuleDict({"age": nn.Linear(8, 1), "kind": nn.Linear(8, 5)})
@@ -192,15 +195,15 @@ class ModuleDict(Module):
             self.add_module(name, module)
 
     def keys(self) -> Iterator[str]:
-        """Return the names, in order."""
+        """Return the names, in the order of assignment."""
         return iter(self)
 
     def values(self) -> Iterator[Module]:
-        """Return the modules, in order."""
+        """Return the modules, in the order of assignment."""
         return iter([self.__dict__[name] for name in self._kinds])
 
     def items(self) -> Iterator[tuple[str, Module]]:
-        """Return names and modules, in order."""
+        """Return the pairs (name, module), in the order of assignment."""
         return iter([(name, self.__dict__[name]) for name in self._kinds])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

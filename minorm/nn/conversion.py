@@ -14,8 +14,8 @@ from minorm.tensor.tensor import Tensor
 
 
 class Conversion:
-    """convert(tensor) returns the tensor in the type `dtype`, on `device`. If `dtype` or `device` is None, it does not
-    change.
+    """convert(tensor) returns the tensor in the type `dtype` and on the device `device`. If `dtype` is None, the type
+    does not change. If `device` is None, the device does not change.
 
     Integers keep their type.
 

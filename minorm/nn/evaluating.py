@@ -1,4 +1,4 @@
-"""A block in which a model is in evaluation mode; after the block its layers return to their modes."""
+"""A context manager that puts a model into evaluation mode, and afterwards restores the mode of each layer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Decides which layers of a Sequential run in one pass: a normalization and the ReLU directly after it.
 
 The two layers run separately if a hook or a trace (an export, `mn.diagnose`) needs the result of the first layer, if a
-layer has a custom forward, or if a layer is parametrized. The results are the same to the bit.
+layer has a custom forward, or if a layer is parametrized. The results are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _relu = ReLU.forward
 
 def takes_activation(forward: Forward) -> Forward:
     """Mark the forward of a layer as one that takes activation="relu". A forward that overrides or wraps a marked
-    forward has no mark.
+    forward is not marked.
     """
     vars(forward)["takes_activation"] = forward
     return forward

@@ -1,4 +1,5 @@
-"""Writes starting values into a tensor, in place: a fixed number, or draws scaled by the number of a unit's inputs.
+"""Writes starting values into a tensor, in place. The values are a fixed number, or draws that are scaled by the number
+of a unit's inputs.
 
 A weighted sum of `fan_in` inputs has the variance of the inputs if each weight has variance 1 / fan_in. `gain`
 compensates for the activation that follows: ReLU halves the second moment, so the gain of ReLU is sqrt(2). Kaiming uses
@@ -259,8 +260,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     """tensor = gain * Q as a matrix (out, all other axes), with a random Q such that Q Q^T = 1 or Q^T Q = 1.
 
     All such Q are equally likely. A product with Q preserves the lengths of vectors. Q is made from normal draws by the
-    method of Gram and Schmidt: the parts of each vector along the earlier vectors are subtracted, here twice. Returns
-    the tensor. Raises ValueError if the tensor has fewer than two axes.
+    method of Gram and Schmidt: the parts of each vector along the earlier vectors are subtracted. This is done twice.
+    Returns the tensor. Raises ValueError if the tensor has fewer than two axes.
 
     Example:
         >>> w = nn.init.orthogonal_(mn.empty(2, 5))
@@ -326,7 +327,9 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def default_(weight: Tensor, bias: Tensor | None) -> None:
-    """Draw weight and bias uniformly from (-b, b), b = 1 / sqrt(fan_in), as in PyTorch's Linear and convolutions."""
+    """Draw weight and bias uniformly from (-b, b), where b = 1 / sqrt(fan_in). PyTorch's Linear and convolutions do the
+    same.
+    """
     kaiming_uniform_(weight, a=math.sqrt(5))  # gain sqrt(2 / 6), so b = sqrt(1 / 3) * sqrt(3 / fan_in)
     if bias is not None:
         fan_in = _fan(weight, "fan_in")

@@ -1,4 +1,4 @@
-"""A Module is a tree of attributes. It knows which attributes are parameters, buffers and child modules.
+"""A Module is a tree of attributes. The class Module knows which attributes are parameters, buffers and child modules.
 
 attributes.py sorts the attributes; the methods here (parameters(), state_dict(), train(), to() ...) walk over the tree.
 Names and keys are PyTorch's.
@@ -28,7 +28,7 @@ Self = TypeVar("Self", bound="Module")
 
 @documented_methods(METHODS)
 class Module(Attributes):
-    """y = forward(x): the base of all layers and models, which form a tree.
+    """y = forward(x): the base class of all layers and models. A model is a tree of modules.
 
     Assign parameters and layers as attributes, and write `forward`. `train()` and `eval()` set `training`; `freeze()`
     and `unfreeze()` set `frozen`. A frozen module always computes as in evaluation; `train()` does not change this.
@@ -84,7 +84,7 @@ class Module(Attributes):
         """Call hook(module, args, output) after every `forward`. If the hook returns a value, this value replaces the
         output.
 
-        The handle's `remove()` removes the hook.
+        The method returns a handle. `handle.remove()` removes the hook.
 
         Example:
             >>> layer = nn.Linear(4, 2)
@@ -115,7 +115,8 @@ class Module(Attributes):
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, grad_input, grad_output) in backward. A value that the hook returns replaces grad_input.
+        """Call hook(module, grad_input, grad_output) when backward passes the module. A value that the hook returns
+        replaces grad_input.
 
         grad_input and grad_output are tuples, with None in place of a missing gradient.
 
@@ -133,7 +134,7 @@ class Module(Attributes):
     # Walks over the tree
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Yield the child modules. A module with two names appears once."""
+        """Yield a pair (name, module) for each child module. A module with two names appears once."""
         yield from _once(self._own(MODULE))
 
     def children(self) -> Iterator[Module]:
@@ -142,7 +143,9 @@ class Module(Attributes):
             yield module
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """Yield this module (under `prefix`) and all modules below it, parents first. A shared module appears once."""
+        """Yield a pair (path, module) for this module, whose path is `prefix`, and for all modules below it. Parents
+        come first. A shared module appears once.
+        """
         yield from _once(self._named_modules(prefix))
 
     def _named_modules(self, prefix: str) -> Iterator[tuple[str, Module]]:
@@ -211,7 +214,7 @@ class Module(Attributes):
         return self._get("get_parameter", "parameter", target, self.named_parameters(), PARAMETER)
 
     def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer of that name, even if it is not saved: `model.get_buffer("bn.running_mean")`.
+        """Return the buffer of that name, even a buffer that is not saved: `model.get_buffer("bn.running_mean")`.
 
         Example:
             >>> nn.Sequential(nn.BatchNorm1d(2)).get_buffer("0.running_var")
@@ -246,7 +249,7 @@ class Module(Attributes):
 
         Keys and order are PyTorch's: a module's parameters, then its buffers, then the entries of its children. A
         shared parameter appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict`
-        decides which entries are saved for it.
+        decides which entries are saved for this child.
 
         Example:
             >>> list(nn.Linear(4, 2).state_dict(prefix="head."))
@@ -265,14 +268,16 @@ class Module(Attributes):
             destination[prefix + offer.EXTRA] = self.get_extra_state()
 
     def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
-        """Save this module as part of a larger one."""
+        """Add the entries of this module and of the modules below it to `destination`, under keys that begin with
+        `path`. If the class overrides `state_dict`, the override is called.
+        """
         if type(self).state_dict is Module.state_dict:
             state_dicts.save(self, destination, path, keep_vars)
         else:
             destination.update({f"{path}.{key}": value for key, value in self.state_dict().items()})
 
     def _loadable(self) -> dict[str, Tensor]:
-        """Return the tensors that `load_state_dict` fills, by key."""
+        """Return a dict from the keys of the state_dict to the tensors that `load_state_dict` fills."""
         places = self._named_modules("")
         own = [(path, kind, place) for path, place in places for kind in (PARAMETER, BUFFER)]
         return {_join(path, name): value for path, kind, place in own for name, value in place._own(kind)}
@@ -292,9 +297,9 @@ class Module(Attributes):
     ) -> None:
         """Take this module's entries from the state, and report missing and unexpected keys.
 
-        `load_state_dict` calls this method for each module, with the keys below it, before it copies anything. An
-        override may rename keys and then call this method. Afterwards the override may change the lists of keys, and
-        add to error_msgs. If the override does not call this method, the module loads nothing.
+        Before `load_state_dict` copies anything, it calls this method for each module, with the keys of this module and
+        of the modules below. An override may rename keys and then call this method. Afterwards the override may change
+        the lists of keys, and add to error_msgs. If the override does not call this method, the module loads nothing.
         """
         offer.take(self, state_dict, prefix, strict, missing_keys, unexpected_keys, error_msgs)
 
@@ -341,7 +346,8 @@ class Module(Attributes):
         return self.train(False)
 
     def freeze(self: Self) -> Self:
-        """Make this module and all modules below it a fixed function. A later `train()` does not change this.
+        """Freeze this module and all modules below it, so that each of these modules computes a fixed function. A later
+        `train()` does not change this.
 
         No parameter requires grad. Normalizations use their running statistics and never update them, and dropout does
         nothing. Gradients still flow through to the input.
@@ -349,7 +355,7 @@ class Module(Attributes):
         return self._set_frozen(True)
 
     def unfreeze(self: Self) -> Self:
-        """Undo `freeze()`: every parameter requires grad again, and the module follows `training` again."""
+        """Undo `freeze()`: every parameter requires grad again, and `training` decides the module's mode again."""
         return self._set_frozen(False)
 
     def _set_frozen(self: Self, frozen: bool) -> Self:
@@ -382,9 +388,9 @@ class Module(Attributes):
     ) -> Self:
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
-        Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer made before still
-        updates them. Raises TypeError if dtype is not a float type. If one tensor cannot be converted, the whole module
-        is unchanged.
+        Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer that was made
+        earlier still updates the parameters. Raises TypeError if dtype is not a float type. If one tensor cannot be
+        converted, the whole module is unchanged.
 
         Example:
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype
@@ -410,8 +416,8 @@ class Module(Attributes):
         return self
 
     def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the array of every parameter, buffer and gradient by fn's result, as `to` does; the Tensors stay the
-        same objects.
+        """Replace the array of every parameter, buffer and gradient by the array of the Tensor that `fn` returns. The
+        parameters and buffers stay the same objects.
         """
         for child in self.children() if recurse else ():
             child._apply(fn)
@@ -422,11 +428,11 @@ class Module(Attributes):
         return self
 
     def cuda(self: Self, device: Any = None) -> Self:
-        """Move to the GPU of this number or name. The default is the current GPU."""
+        """Move this module to a GPU. `device` is a number or a name, and the default is the current GPU."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
     def cpu(self: Self) -> Self:
-        """Move to the CPU."""
+        """Move this module to the CPU."""
         return self.to("cpu")
 
     def half(self: Self) -> Self:
@@ -448,7 +454,7 @@ class Module(Attributes):
         return ""
 
     def _get_name(self) -> str:
-        """Return the name that `repr` shows before the brackets. Programs written for PyTorch may override it."""
+        """Return the name that `repr` shows before the brackets. PyTorch models may override this method."""
         return type(self).__name__
 
     def __repr__(self) -> str:

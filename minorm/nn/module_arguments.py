@@ -1,4 +1,4 @@
-"""Texts for `documented_methods`: the arguments of a Module's methods."""
+"""Descriptions of the arguments of a Module's methods. The decorator `documented_methods` adds them to docstrings."""
 
 from __future__ import annotations
 

@@ -39,7 +39,9 @@ class RemovableHandle:
 
 
 def register(hooks: dict[str, dict[int, Any]], when: str, hook: Any, first: bool, **options: bool) -> RemovableHandle:
-    """Add a hook to a module's hooks."""
+    """Add `hook` to the hooks of a module for the moment `when`. Return a handle that can remove the hook. With
+    first=True, the hook will run before the hooks that are there already.
+    """
     if not callable(hook):
         raise TypeError(f"register hook: hook is a {type(hook).__name__}; expected a function")
     own, number = hooks.setdefault(when, {}), next(_numbers)
@@ -57,7 +59,7 @@ def _in_order(hooks: dict[str, dict[int, Any]], when: str) -> list[Any]:
 
 
 def call(module: Any, hooks: dict[str, dict[int, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the hooks that run before forward, then forward, then the hooks that run after it."""
+    """Call the hooks that run before forward, then forward, then the hooks that run after forward."""
     for hook, options in _in_order(hooks, BEFORE):
         result = hook(module, args, kwargs) if options["with_kwargs"] else hook(module, args)
         if options["with_kwargs"] and result is not None:

@@ -43,7 +43,7 @@ class Offer:
                     parts.setdefault(f"{prefix}{head}.", Part(self))[key] = value
 
     def part(self, place: Any, state: Mapping[str, Any], prefix: str) -> tuple[list[str], list[str]]:
-        """Take this module's entries, and return (missing keys, unexpected keys)."""
+        """Take the entries of the module `place` from `state`, and return (missing keys, unexpected keys)."""
         own = self._own.get(prefix, [])
         extra = [prefix + EXTRA] if place._has_extra_state() else []
         self.taken.update({key: state[key] for key in (*own, *extra) if key in state})
@@ -64,8 +64,8 @@ class Offer:
 
 
 class Part(dict[str, Any]):
-    """A module's part of the state. Both the part and the lists have the attribute `offer`, since an override may pass
-    on other objects for some of them.
+    """A module's part of the state, with the attribute `offer`. The lists of keys have this attribute too, because an
+    override may replace the part or some of the lists by other objects.
     """
 
     def __init__(self, offer: Offer, state: Mapping[str, Any] | None = None) -> None:
@@ -74,7 +74,7 @@ class Part(dict[str, Any]):
 
 
 class Lines(list[str]):
-    """A list of keys or problems that modules report."""
+    """A list of keys or problems that modules report, with the attribute `offer`."""
 
     def __init__(self, offer: Offer) -> None:
         super().__init__()
@@ -90,8 +90,8 @@ def take(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """Take the module's entries, as `Module._load_from_state_dict`. If strict, also add missing and unexpected keys to
-    the lists.
+    """Do the work of `Module._load_from_state_dict` for the module `place`. If strict is True, also add the keys that
+    are missing or unexpected to the lists `missing` and `unexpected`.
     """
     given = (state, missing, unexpected, errors)
     offer = next((one.offer for one in given if isinstance(one, Part | Lines)), None)

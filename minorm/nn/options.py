@@ -39,14 +39,14 @@ class Options(Module):
         return {name: held[name] for name in self._options}
 
     def extra_repr(self) -> str:
-        """Return the options in `shown`."""
+        """Return, as text for `repr`, the options that `shown` lists."""
         held = {name: getattr(self, name) for name in type(self).shown.split()}
         return ", ".join(f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}"
                          for name, value in held.items())  # fmt: skip
 
 
 class OfOne(Options):
-    """Base of a layer whose function has one Tensor, x."""
+    """Base of a layer whose function takes one Tensor, x."""
 
     def forward(self, x: Tensor) -> Any:
         """Call the function with x and the options."""

@@ -84,7 +84,7 @@ class Buffer(Tensor):
 
 
 def uninitialized(shape: tuple[int, ...], dtype: Any = None, device: Any = None) -> Parameter:
-    """Return a Parameter of this shape without initial values. If dtype is None, it has the default type."""
+    """Return a Parameter of this shape without initial values. If dtype is None, the Parameter has the default type."""
     with devices.on(device) as xp:
         return Parameter(xp.empty(shape, dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)))
 

@@ -16,9 +16,10 @@ from minorm.tensor.tensor import Tensor
 
 @documented({}, values="Tensors or other values, in order; None is an empty list")
 class ParameterList(Module):
-    """A list of parameters that the parent module finds; a plain list would hide them. It has no forward.
+    """A list of parameters. The parent module finds these parameters, while a plain list would hide them.
 
-    Adding a Tensor converts it to a Parameter. Other values are not changed. The names are "0", "1" ...
+    Adding a Tensor converts it to a Parameter. Other values are not changed. The names are "0", "1" ... A ParameterList
+    has no forward.
 
     Example:
         >>> scales = nn.ParameterList([mn.ones(3), mn.zeros(2)])
@@ -65,7 +66,7 @@ class ParameterList(Module):
     __iadd__ = extend
 
     def extra_repr(self) -> str:
-        """Return one line for each parameter."""
+        """Return the text for `repr`, with one line for each parameter."""
         return _lines((str(i), value) for i, value in enumerate(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -75,9 +76,9 @@ class ParameterList(Module):
 
 @documented({}, parameters="names and values, a dict or pairs; a plain dict is sorted by name. None is an empty dict")
 class ParameterDict(Module):
-    """A dict of parameters that the parent module finds; a plain dict would hide them. It has no forward.
+    """A dict of parameters. The parent module finds these parameters, while a plain dict would hide them.
 
-    Adding a Tensor converts it to a Parameter. Other values are not changed.
+    Adding a Tensor converts it to a Parameter. Other values are not changed. A ParameterDict has no forward.
 
     Example:
         >>> scales = nn.ParameterDict({"left": mn.ones(3)})
@@ -125,7 +126,7 @@ class ParameterDict(Module):
         return iter([self[name] for name in self])
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Return names and parameters, in order."""
+        """Return the pairs (name, parameter), in order."""
         return iter([(name, self[name]) for name in self])
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -148,7 +149,7 @@ class ParameterDict(Module):
             self[name] = value
 
     def extra_repr(self) -> str:
-        """Return one line for each parameter."""
+        """Return the text for `repr`, with one line for each parameter."""
         return _lines(self.items())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -67,8 +67,8 @@ def load(module: Any, given: Any, strict: bool, assign: bool) -> LoadResult:
 
 
 def load_into(owner: str, own: Mapping[str, Tensor], offer: Offer, strict: bool, assign: bool = False) -> None:
-    """Copy the taken entries into the tensors of `own`. If some do not fit, raise one ValueError that lists every
-    mismatch.
+    """Copy the taken entries into the tensors of `own`. If entries do not fit, raise one ValueError that lists all
+    problems.
     """
     state, missing, unexpected = offer.taken, offer.missing, offer.unexpected
     arrays: dict[str, Any] = {}

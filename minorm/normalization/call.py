@@ -1,7 +1,7 @@
 """NormCall holds the decisions of a normalization that depend on the form of its input, but not on the input's numbers.
 
     form of input     its shape and type, its kind of array, and which of parameters, mask and activation are present
-    decisions         the loops for the axes (nest.py), the form of arrays for them (layout.py), the backend, the type
+    decisions         the loops for the axes (nest.py), the form of arrays (layout.py), the backend, the type
 
 minorm/functional/norm makes a NormCall after the checks of the arguments, and keeps the NormCall for the next input of
 the same form. The Functions in this folder get the NormCall as an argument. A NormCall never holds an array: arrays are
@@ -82,8 +82,8 @@ class NormCall:
         return None if self.handed_in is None else self.handed_in.checked()
 
     def arranged(self, x: Array) -> tuple[NormCall, Array]:
-        """Return the call for x's order in memory, and x, or a gapless copy of x. If x is row-major, this is the same
-        call.
+        """Return (call, x) for the order of x in memory. If x has gaps, a copy of x is returned. If x is row-major, the
+        call is this call itself.
         """
         if x.shape != self.shape or (x.dtype is not self.stored and x.dtype != self.stored):
             raise ValueError(

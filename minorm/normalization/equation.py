@@ -36,7 +36,7 @@ class Equation:
         """Return 1 / sqrt(var + eps). With the guard, return 1 / (sqrt(var) + eps), and 0 where var is 0.
 
         If there is a mask, count is the number of elements from which each variance was computed. rstd is 0 where count
-        is too small for a variance, which means 0, or at most 1 if centered.
+        is too small for a variance: where count is 0 or, if centered, at most 1.
         """
         if self.guard:
             std = var**0.5

@@ -25,7 +25,7 @@ ndarray = np.ndarray
 
 
 class Layout:
-    """Converts data, parameters and statistics to the kernels' order, and back. For a nest that kernels can run."""
+    """Converts data, parameters and statistics to the kernels' order, and back, for a nest that the kernels can run."""
 
     def __init__(self, nest: Nest) -> None:
         self.nest = nest
@@ -40,15 +40,15 @@ class Layout:
         self.in_order = nest.kept_order == tuple(range(len(self.kept_shape)))
 
     def data(self, x: Array) -> Array:
-        """Return the array in the kernels' form."""
+        """Return the data x in the form that the kernels need."""
         return x
 
     def result(self, y: Array, like: Array) -> Array:  # noqa: ARG002
-        """Return a kernel's result with the shape and memory order of `like`."""
+        """Return y, a kernel's result, with the shape and memory order of `like`."""
         return y
 
     def parameter(self, s: Array | None) -> Array | None:
-        """Return scale or bias in the nest's order."""
+        """Return the parameter s, which is scale or bias, in the order of the nest's axes."""
         if s is None:
             return None
         if self.param_order is not None:
@@ -57,18 +57,18 @@ class Layout:
         return s if flags.c_contiguous and (type(s) is not ndarray or flags.aligned) else s.copy("C")
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
-        """Return ds or db in the shape and type of the parameter."""
+        """Return ds, the gradient of scale or bias, in the shape and type of the parameter `like`."""
         if self.param_back is not None:
             ds = ds.reshape(self.shape_in_order).transpose(self.param_back).copy("C")
         ds = ds if ds.dtype == like.dtype else ds.astype(like.dtype)
         return ds if ds.shape == like.shape else ds.reshape(like.shape)
 
     def statistics(self, flat: Array) -> Array:
-        """Return statistics in the shape of the kept axes."""
+        """Return `flat`, statistics in loop order, in the shape of the kept axes."""
         return flat.reshape(self.kept_shape) if self.in_order else self.nest.statistics(flat)
 
     def flat(self, statistics: Array) -> Array:
-        """Return statistics in loop order. This is the inverse of `statistics`."""
+        """Return `statistics` in loop order, as a flat array. This is the inverse of the method `statistics`."""
         return statistics.reshape(-1) if self.in_order else self.nest.flat(statistics)
 
 
@@ -133,7 +133,7 @@ def layout_of(
 
 
 def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, ...]) -> tuple[Layout, Array]:
-    """Return the layout for this array, and the array. If it has gaps, it is copied."""
+    """Return the layout for x, and x itself. If x has gaps, a copy of x is returned."""
     flags = x.flags
     aligned = type(x) is not ndarray or flags.aligned  # CuPy's arrays are always aligned
     if aligned and flags.c_contiguous:
@@ -154,7 +154,7 @@ def mask_like(mask: Array, x: Array) -> Array:
 
 
 def same_order(dy: Array, x: Array) -> Array:
-    """Return dy, or a copy of it, in x's memory order."""
+    """Return dy in x's memory order. If dy has another order, a copy is returned."""
     aligned = type(dy) is not ndarray or dy.flags.aligned
     if aligned and (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)):
         return dy

@@ -74,8 +74,9 @@ class Nest:
     def fits(self) -> bool:
         """True if the kernels can run this nest. If not, the caller must rearrange the data first.
 
-        Kernels run at most two loops of each kind. If neighbours in memory belong to different statistics, the
-        parameters may vary from neighbour to neighbour or along the reduced loops, but not both.
+        Kernels run at most two loops over kept axes and two loops over reduced axes. If neighbours in memory belong to
+        different statistics, the parameters may vary from neighbour to neighbour, or along the reduced loops, but not
+        in both ways.
         """
         if len(self.keep) > 2 or len(self.reduce) > 2:
             return False
@@ -115,7 +116,9 @@ class Nest:
         return flat.reshape([counts[i] for i in order]).transpose(_inverse(order))
 
     def flat(self, statistics):
-        """Return an array of `kept_shape`, or of the same size, as a flat array in loop order."""
+        """Return `statistics` as a flat array in loop order. Its shape is `kept_shape`, or another shape of the same
+        size.
+        """
         return statistics.reshape(self.kept_shape).transpose(self.kept_order).reshape(-1)
 
     def __str__(self) -> str:
@@ -211,8 +214,8 @@ def _parameter_steps(axes: tuple[Axis, ...], order: tuple[int, ...]) -> dict[int
 
 
 def _merge(axes: tuple[Axis, ...], order: tuple[int, ...], param: dict[int, int], reduced: bool) -> tuple[Loop, ...]:
-    """Return the loops of one kind. Axes of length 1 are left out. Two axes are merged if one step can run through
-    both.
+    """Return the loops over the reduced axes if `reduced` is True, else the loops over the kept axes. Axes of length 1
+    are left out. Two axes are merged if a single loop with a constant step can run through both axes.
     """
     loops: list[Loop] = []
     for i in order:
@@ -232,7 +235,9 @@ def _pair(loops: tuple[Loop, ...]) -> tuple[Loop, Loop]:
 
 
 def _code(keep: tuple[Loop, ...], reduce: tuple[Loop, ...]) -> bytes:
-    """Pack keep outer, keep inner, reduce outer and reduce inner, each as count, data step and parameter step."""
+    """Return four loops as bytes: keep outer, keep inner, reduce outer and reduce inner. Each loop is three numbers:
+    count, data step and parameter step. If `keep` or `reduce` has more than two loops, the result is empty.
+    """
     if len(keep) > 2 or len(reduce) > 2:
         return b""
     return struct.pack("12q", *[number for loop in (*_pair(keep), *_pair(reduce)) for number in loop])

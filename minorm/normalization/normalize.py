@@ -196,7 +196,9 @@ _NOTHING: dict[str, Any] = {}
 
 
 def _before_activation(function: Any, dy: Any) -> tuple[Any, Any]:
-    """Return the gradients of the normalization's result and of the residual. Without activation: dy and None."""
+    """Return the gradients of the normalization's result and of the residual. If there is no activation, they are dy
+    and None.
+    """
     if function.y is None:
         return dy, None
 
@@ -213,6 +215,8 @@ def _masked(call: NormCall, x: Array, mask: Array) -> dict[str, Array]:
 
 
 def _activated(call: NormCall, x: Array, residual: Array | None, given: dict[str, Array]) -> dict[str, Any]:
-    """Add the activation and the residual to the keyword arguments of forward and apply."""
+    """Return `given`, the keyword arguments of a backend's forward and apply, with the activation and the residual
+    added.
+    """
     data = None if residual is None else call.layout.data(same_order(residual, x))
     return {**given, "activation": call.activation, "residual": data}

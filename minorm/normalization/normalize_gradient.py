@@ -104,8 +104,8 @@ class NormalizeGradient(Function):
         return tuple(results)
 
     def _by_result(self, weights: tuple[Array | None, ...]) -> list[Array | None]:
-        """Return the gradients of dx, ds and db as a list of three. `weights` holds the gradients of the wanted
-        results, and the rest are None.
+        """Return the gradients of dx, ds and db as a list of three. `weights` holds only the gradients of the wanted
+        results. In the list, the gradient of an unwanted result is None.
         """
         found = iter(weights)
         return [next(found) if one else None for one in self.wanted]

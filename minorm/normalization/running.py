@@ -76,8 +76,9 @@ class RunningStats:
     """The running mean and variance as arrays, changed in place by `update` or by a kernel that computes the same.
 
     `batches` is an integer array of one element that counts the batches; it may be None unless momentum is None.
-    `skipped` is such an array that counts the skipped batches, or None. With update_nonfinite=True no batch is skipped.
-    `changed` is True after the first write. On a GPU the host does not wait to learn whether a batch is finite.
+    `skipped` is an array of one element that counts the skipped batches, or None. With update_nonfinite=True no batch
+    is skipped. `changed` is True after the first write. On a GPU the host does not wait to learn whether a batch is
+    finite.
     """
 
     __slots__ = ("batches", "changed", "mean", "momentum", "skipped", "unbiased", "update_nonfinite", "var")
@@ -169,7 +170,9 @@ class RunningStats:
 
     @staticmethod
     def _parts(mean: Any, var: Any, count: Any, samples: Any, rest: Any, own: bool) -> Any:
-        """Return a list of arguments for `take`, with one tuple for each sample if samples have separate statistics."""
+        """Return a list of tuples, the arguments for each call of `take`. If `own` is True, there is one tuple for each
+        sample, since the samples have separate statistics.
+        """
         if not own:
             return [(mean, var, count, samples, rest)]
         return [(m, v, n, (n > 0).astype(np.int64), 0.0) for m, v, n in zip(mean, var, count, strict=True)]
@@ -186,12 +189,14 @@ class RunningStats:
         return _answer((finite if seen is None else finite | ~seen).all())
 
     def _fits(self, new: Any, old: Any) -> Any:
-        """Return True if the type can hold the new values. New values are ignored where the old value is not finite."""
+        """Return True if all new values are finite, so that their type can hold them. A new value is ignored where the
+        old value is not finite.
+        """
         new, old = (array.astype(np.float64, copy=False) for array in (new, old))
         return (np.isfinite(new) | ~np.isfinite(old)).all()
 
     def _skip(self, finite: Any, batches: Any = True) -> None:
-        """Count the batch as skipped, unless it is finite."""
+        """Add 1 to the number of skipped batches, unless `finite` is true."""
         if self.skipped is not None and finite is not _YES:
             self.skipped += 1 if finite is _NO else ~finite & batches
 
@@ -269,12 +274,16 @@ _YES, _NO = True, False
 
 
 def _answer(finite: Any) -> Any:
-    """Return _YES or _NO. An array on a GPU is returned unchanged, so that the host need not wait."""
+    """Return `finite`, which says whether a batch is finite, as _YES or _NO. An array on a GPU is returned unchanged,
+    so that the host need not wait.
+    """
     return bool(finite) if isinstance(finite, (bool, np.bool, np.ndarray)) else finite
 
 
 def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any) -> tuple[Any, ...]:
-    """Return the arguments for `take`. A skipped batch becomes a part without elements."""
+    """Return the arguments with which `take` is called for a batch. For a skipped batch, the arguments describe a batch
+    without elements.
+    """
     if finite is _YES:
         return mean, var, count, samples, rest
     if finite is _NO:
@@ -284,7 +293,9 @@ def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any)
 
 
 def _rounding(nonfinite: bool) -> Any:
-    """Silence overflow warnings for a batch that will be skipped. If NumPy is set to raise errors, it still does."""
+    """Silence overflow warnings for a batch that will be skipped. If NumPy is set to raise an error on overflow, the
+    error is still raised.
+    """
     quiet = not nonfinite and np.geterr()["over"] == "warn"
     return np.errstate(over="ignore") if quiet else nullcontext()
 

@@ -4,7 +4,8 @@ of the whole batch.
 The letters are the same as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Rank r
 has m_r numbers of a channel, with mean_r = k_r + d_r and var_r. m is the sum of all m_r. One message in the forward
 pass merges the moments in pairs (Chan, Golub and LeVeque 1979). One message in the backward pass adds up sum(g) and
-sum(g * xhat). Every rank sends both messages, even if its part is empty, because the others wait for them.
+sum(g * xhat). Every rank sends both messages, even if its part is empty, because the other ranks wait for both
+messages.
 """
 
 from __future__ import annotations
@@ -132,12 +133,12 @@ class PooledStats:
         self.block = np.zeros_like(x, np.float64, shape=(3, x.shape[1]))  # samples, sums of means, sums of variances
 
     def __call__(self, mean: Array, var: Array, count: int) -> None:  # noqa: ARG002  as Normalize calls it
-        """Store the statistics of this rank's samples. Without samples, this is not called."""
+        """Store the statistics of this rank's samples. If the rank has no samples, the method is not called."""
         self.block[0], self.block[1], self.block[2] = len(mean), mean.sum(0), var.sum(0)
 
     def pool(self, group: Any) -> None:
-        """Add up the stored statistics of all ranks in one message, and update the running statistics with their
-        average.
+        """Add up the stored statistics of all ranks in one message, and update the running statistics with the average
+        over all samples.
         """
         samples, mean, var = group.all_reduce(self.block, label="the statistics of instance_norm")
         total = int(samples[0])

@@ -18,7 +18,9 @@ Array = Any
 
 
 class TensorForm:
-    """The axes of a call, and the formulas. Other Tensors are made with the methods of the Tensor `like`."""
+    """Holds the axes of a call, and computes the formulas. It makes new Tensors by calling methods of the Tensor
+    `like`.
+    """
 
     def __init__(self, call: NormCall, like: Any, mask: Array | None, x: Array) -> None:
         axes = call.layout.origin.axes
@@ -80,7 +82,7 @@ class TensorForm:
         return a if self.mask is None else a.masked_fill(self.constant(~self.mask), 0.0)
 
     def count(self) -> Any:
-        """Return the number of elements in each row; this is an array if there is a mask."""
+        """Return the number of elements in each row. If there is a mask, the result is an array, else one number."""
         if self.mask is None:
             return self.call.nest.columns
         return self.mask.sum(axis=self.reduced, keepdims=True)

@@ -1,4 +1,4 @@
-"""Adam: every number takes steps of about lr, since each gradient is divided by the gradient's recent size."""
+"""Adam: every element of a parameter takes steps of about lr, since each gradient is divided by its recent size."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Adam(Optimizer):
     """p -= lr * m' / (sqrt(v') + eps)  with  m = beta1 m + (1 - beta1) g  and  v = beta2 v + (1 - beta2) g^2
 
     At step t, m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t). The divisors compensate for the start of m and v at
-    zero. So every number takes steps of about lr. The arguments and results are PyTorch's. Raises ValueError for lr,
-    eps or weight_decay < 0 and for betas outside [0, 1).
+    zero. So every element of p takes steps of about lr. The arguments and results are PyTorch's. Raises ValueError for
+    lr, eps or weight_decay < 0 and for betas outside [0, 1).
     """
 
     decoupled = False

@@ -1,4 +1,6 @@
-"""Combines several schedules of one optimizer into one schedule. They work at the same time, or one after another."""
+"""Combines several schedules of one optimizer into one schedule. The schedules work at the same time, or one after
+another.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from minorm.support.documented import documented
 class ChainedScheduler(LRScheduler):
     """lr = initial * the product of the factors of all schedules, which work at the same time.
 
-    If a schedule falls to a rate other than 0 (eta_min, swa_lr), it starts from the rate that the schedules before it
-    in the list have set.
+    A schedule that falls to a rate other than 0 (eta_min, swa_lr) starts from the rate that the earlier schedules in
+    the list have set.
     """
 
     _is_combined = True

@@ -100,7 +100,7 @@ class LBFGS(Optimizer):
 
     @documented({}, closure="clears the gradients, computes them anew and gives the loss; it is called several times")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take up to max_iter steps; return the loss before the first of them."""
+        """Take up to max_iter steps, and return the loss before the first step."""
         if closure is None:
             raise TypeError("LBFGS.step: closure is None; expected a function that computes the gradients anew")
         self._refuse_capture()
@@ -192,7 +192,9 @@ class LBFGS(Optimizer):
                 state[name] = [devices.to_device(array, place) for array in value]
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return a copy of an entry of a state; a vector must be as long as all parameters together."""
+        """Return a copy of `value`, the entry `name` of a state. A vector must have one element for each element of the
+        parameters.
+        """
         operation = "LBFGS.load_state_dict"
         if name in _COUNTS:
             check_number(operation, name, value, 0, whole=True)

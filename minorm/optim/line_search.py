@@ -28,7 +28,8 @@ def strong_wolfe(
     at: Callable[[float], Point], start: Point, t: float, *, most: int, reach: float,
     c1: float = 1e-4, c2: float = 0.9, tolerance: float = 1e-9,
 ) -> tuple[Point, int]:  # fmt: skip
-    """Return the point that was found, and the number of calls of `at`, at most `most` + 1; t is the first guess.
+    """Return the point that was found, and the number of calls of `at`. This number is at most `most` + 1. t is the
+    first guess.
 
     The search stops when the ends of the interval are closer than tolerance / reach, where `reach` is the direction's
     largest number.
@@ -75,8 +76,8 @@ def strong_wolfe(
 def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float, bool]:
     """Return t, moved away from the ends of the interval if necessary, and whether the returned t is near an end.
 
-    If t is at an end, or for the second time in a row near an end, it is moved to a tenth of the interval from this
-    end.
+    t is near an end if its distance from this end is less than a tenth of the interval. If t is at an end, or if the
+    previous t was near an end too (`was_near`), t is moved to a tenth of the interval from this end.
     """
     margin = 0.1 * (right - left)
     if min(right - t, t - left) >= margin:
@@ -87,7 +88,7 @@ def _inside(t: float, left: float, right: float, was_near: bool) -> tuple[float,
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float]) -> float:
-    """Return the t within bounds that minimizes the cubic with the losses and slopes of both points.
+    """Return the t within bounds that minimizes the cubic with the losses and slopes of the points a and b.
 
     If there is no such t, return the middle of the bounds.
     """

@@ -8,8 +8,8 @@
 A schedule sets `group["lr"]` when it is made and at every `step()`, and stores the first rate as `group["initial_lr"]`.
 Names and values are PyTorch's. If an optimizer has several schedules, their factors are multiplied. If a user sets a
 rate, the schedule continues from this rate. The formulas below hold for a single schedule. As long as nothing else sets
-the rate, it is computed from t alone, so a resumed run gives the same bits. more_schedules.py has the rarer schedules,
-and is loaded at the first use of one.
+the rate, the rate is computed from t alone, so a resumed run gives the same bits. more_schedules.py has the rarer
+schedules, and is loaded when such a schedule is first used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.support import lazy
     "optimizer, step_size=2", "[1.0, 1.0, 0.1, 0.1, 0.01]", step_size="after how many t the rate changes, at least 1"
 )
 class StepLR(LRScheduler):
-    """lr = initial * gamma^(t // step_size): falls by the factor gamma every step_size steps."""
+    """lr = initial * gamma^(t // step_size): the rate falls by the factor gamma every step_size steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         if step_size < 1:
@@ -42,7 +42,7 @@ class StepLR(LRScheduler):
 
 @schedule("optimizer, milestones=[1, 4]", "[1.0, 0.1, 0.1, 0.1, 0.01]")
 class MultiStepLR(LRScheduler):
-    """lr = initial * gamma^(number of milestones <= t): falls by the factor gamma at each milestone."""
+    """lr = initial * gamma^(number of milestones <= t): the rate falls by the factor gamma at each milestone."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -125,7 +125,7 @@ class ExponentialLR(LRScheduler):
     T_max="the t at which the rate is lowest, at least 1; after it the rate rises again",
 )
 class CosineAnnealingLR(LRScheduler):
-    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t / T_max)) / 2: half a cosine down to eta_min."""
+    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t / T_max)) / 2: the rate follows half a cosine to eta_min."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         if T_max < 1:

@@ -22,7 +22,7 @@ Factor = Callable[[int], float]
 
 
 class _ByFunction(LRScheduler):
-    """Base of schedules with a function of t for each group; the functions are not part of the state."""
+    """Base of schedules that take a function of t for each group. The functions are not part of the state."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
         many: list[Any] = (
@@ -144,7 +144,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     scale_mode='what scale_fn is a function of: "cycle" or "iterations"',
 )
 class CyclicLR(LRScheduler):
-    """lr cycles between base_lr and max_lr: up within step_size_up steps, and down within step_size_down steps.
+    """lr rises from base_lr to max_lr within step_size_up steps and falls back within step_size_down steps, repeatedly.
 
     Raises ValueError for an unknown mode, and if cycle_momentum is True but the optimizer has no momentum.
     """

@@ -39,8 +39,8 @@ class Optimizer(Checked):
     """Base of the optimizers: groups of parameters with separate settings, and a state for each parameter.
 
     A subclass defines `_update(group, parameters, gradients)`, which does one step. Raises TypeError for a parameter
-    that is not a Tensor. Raises ValueError for an empty list, for a Tensor that was computed from others or appears
-    twice, and for a setting outside its range.
+    that is not a Tensor. Raises ValueError for an empty list, for a Tensor that was computed from other Tensors or
+    appears twice, and for a setting outside its range.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -149,8 +149,8 @@ class Optimizer(Checked):
             self._require(group, *[name for name in self._at_least_0 if name in group])
 
     def _require(self, group: dict[str, Any], *names: str) -> None:
-        """Raise an error unless these settings are numbers of at least 0. If the optimizer has betas, they must be two
-        numbers from 0 to below 1.
+        """Raise an error unless these settings are numbers of at least 0. If the optimizer has betas, there must be two
+        betas of at least 0 and below 1.
         """
         for name in names:
             value = group[name]
@@ -168,7 +168,7 @@ class Optimizer(Checked):
 
     @documented({}, set_to_none="True sets the gradients to None, False fills them with zeros in place")
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters. If this is left out, backward() adds to the old gradients."""
+        """Forget the gradients of all parameters. Without this call, backward() adds to the old gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:
@@ -331,8 +331,8 @@ class Optimizer(Checked):
     # State in and out
 
     def state_dict(self) -> dict[str, Any]:
-        """Return {"state": {index: {name: array or number}}, "param_groups": [...]}; the index numbers the parameters
-        of all groups.
+        """Return {"state": {index: {name: array or number}}, "param_groups": [...]}; index is the number of a
+        parameter, counted over all groups.
 
         The arrays are not copies: the optimizer keeps using them, as in PyTorch.
         """
@@ -426,7 +426,9 @@ class Optimizer(Checked):
         return int(key)
 
     def _own(self, parameter: Tensor, key: Any, name: str, value: Any) -> Any:
-        """Return an entry of a state: a copy of an array, in the parameter's type, or a number."""
+        """Return `value`, the entry `name` of a parameter's state. An array is copied and converted to the parameter's
+        type.
+        """
         array = value.array if isinstance(value, Tensor) else value
         if name in _NUMBERS:  # PyTorch keeps these as tensors of one float
             array = array.item() if select.is_array(array) and array.size == 1 else array

@@ -218,8 +218,8 @@ class Adadelta(Elementwise):
 class Lion(Elementwise):
     """p -= lr * (sign(beta1 m + (1 - beta1) g) + weight_decay * p); then m = beta2 m + (1 - beta2) g
 
-    Every number moves by lr, so a usual rate is a third to a tenth of Adam's. PyTorch lacks Lion. Raises ValueError for
-    a negative setting and for betas outside [0, 1).
+    Every element of p moves by lr, so a usual rate is a third to a tenth of Adam's. PyTorch lacks Lion. Raises
+    ValueError for a negative setting and for betas outside [0, 1).
     """
 
     names, decoupled = ("exp_avg",), True

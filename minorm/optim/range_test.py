@@ -52,7 +52,7 @@ class RangeTest:
     def steepest(self) -> float | None:
         """The rate at which the smoothed loss falls fastest, on a logarithmic scale of rates.
 
-        It is None if the loss never falls.
+        The result is None if the loss never falls.
         """
         first, last = self._searched()
         if last - first < LEAST:
@@ -68,14 +68,15 @@ class RangeTest:
 
     @property
     def suggestion(self) -> float | None:
-        """The rate `minimum`, as the peak of a schedule that rises and falls again; `steepest` is the safer choice.
+        """The rate `minimum`, for use as the peak of a schedule that rises and falls again. `steepest` is the safer
+        choice.
 
-        It is None if the loss never falls.
+        The result is None if the loss never falls.
         """
         return None if self.steepest is None else self.minimum
 
     def plot(self) -> Any:
-        """Return a matplotlib figure of the loss over the learning rate; it marks the suggested rates.
+        """Return a matplotlib figure of the loss over the learning rate. The figure marks the suggested rates.
 
         Raises ImportError if matplotlib is missing.
         """

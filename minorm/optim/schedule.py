@@ -1,8 +1,8 @@
 """The base of all schedules: it holds t and each group's first rate, and sets the rates that a subclass computes.
 
 A subclass has a formula that computes the rate at t from the first rate. If another schedule or the user has set the
-current rate, the schedule must continue from it. So the base class replaces the first rate by one from which the
-formula gives the current rate.
+current rate, the schedule must continue from the current rate. So the base class replaces the first rate by the number
+from which the formula gives the current rate.
 """
 
 from __future__ import annotations
@@ -76,11 +76,13 @@ class LRScheduler(Checked):
         raise NotImplementedError(f"{self._name} has no _rate")
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
-        """Return the rate of each group at t if nothing else changes the rates."""
+        """Return the rate of each group at t, which the formula computes from the first rates `initial`."""
         return [self._rate(t, rate) for rate in initial]
 
     def _follow(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates at t; `rates` are the current rates."""
+        """Return the rates at t. The new rates continue from the current rates `rates`, unless the formula needs only
+        t.
+        """
         return self._rates(t, self.base_lrs) if self._absolute else self._next(t, rates)
 
     def _next(self, t: int, rates: list[float]) -> list[float]:
@@ -103,7 +105,8 @@ class LRScheduler(Checked):
         return after
 
     def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
-        """Return the first rates from which the formula gives `rates` at t, and bools, True if there is no such rate.
+        """Return the first rates from which the formula gives `rates` at t, and a list of bools. A bool is True if no
+        such first rate exists.
 
         For every schedule the rate is linear in the first rate: rate(t) = offset + slope * start. At eta_min the slope
         is 0. Then the schedule continues with the group's first rate, as in PyTorch.
@@ -130,7 +133,9 @@ class LRScheduler(Checked):
         return type(self).get_lr is not LRScheduler.get_lr
 
     def _asked(self, t: int, rates: list[float]) -> list[float]:
-        """Set `last_epoch` and the groups' rates, which an overridden get_lr may read, and return its rates."""
+        """Return the rates that an overridden get_lr computes for t. During the call of get_lr, `last_epoch` is t, and
+        the groups have the rates `rates`.
+        """
         before, place = self.get_last_lr(), self.last_epoch
         self.last_epoch = t
         self._set_rates(rates)
@@ -157,7 +162,9 @@ class LRScheduler(Checked):
         return self._asked(0, rates) if self._is_asked else self._rates(0, self.start_lrs)
 
     def _after(self, t: int, rates: list[float]) -> list[float]:
-        """Return the rates at t that step() sets; `rates` are the current rates."""
+        """Return the rates that step() sets at t. `rates` are the current rates. A get_lr that is overridden decides
+        the result.
+        """
         return self._asked(t, rates) if self._is_asked else self._follow(t, rates)
 
     def _go(self, t: int) -> None:
@@ -206,7 +213,9 @@ class LRScheduler(Checked):
         self._set_rates_and_others(rates)
 
     def _at_once(self, t: float, rates: list[float]) -> list[float]:
-        """Return the rates at any t, for a jump; `rates` are the current rates."""
+        """Return the rates that a jump to t sets. `rates` are the current rates. A get_lr that is overridden decides
+        the result.
+        """
         return self._asked(t, rates) if self._is_asked else self._rates(t, self.base_lrs)  # type: ignore[arg-type]
 
     def get_last_lr(self) -> list[float]:
@@ -222,7 +231,8 @@ class LRScheduler(Checked):
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a state that `state_dict()` of another schedule returned, and set the rates in this state.
+        """Continue from a state that another schedule's `state_dict()` returned, and set the optimizer to the state's
+        rates.
 
         If the state is that of another kind of schedule, raise ValueError and change nothing.
         """

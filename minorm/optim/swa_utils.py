@@ -1,4 +1,5 @@
-"""Averages of weights: AveragedModel keeps them, update_bn measures running statistics for them, SWALR lowers the rate.
+"""Averages of weights. AveragedModel computes the averages, update_bn measures the running statistics of an averaged
+model, and SWALR lowers the rate.
 
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))       # the default is the plain mean
     for ...: optimizer.step(); averaged.update_parameters(model)
@@ -39,7 +40,8 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
     use_buffers="True averages the buffers too, but for those of frozen layers; False takes over the latest",
 )
 class AveragedModel(Module):
-    """A copy of a model, `module`, whose weights are the average of the weights given to `update_parameters`.
+    """Holds a copy of a model, `module`. The copy's weights are the average of the weights given to
+    `update_parameters`.
 
     A call returns the result of the averaged model. Raises ValueError if both avg_fn and multi_avg_fn are given.
 
@@ -78,7 +80,7 @@ class AveragedModel(Module):
 
     @documented({}, model="the model whose weights join the average; the first time they become it")
     def update_parameters(self, model: Module) -> None:
-        """Set average = avg_fn(average, weights, n), where the weights are those of `model`."""
+        """Set average = avg_fn(average, weights, n), where `weights` are the weights of `model`."""
         fixed = {name for name, part in model.named_modules() if part.frozen}
         averages, latest = (self._averaged(m, fixed) for m in (self.module, model))
         count = int(self.n_averaged.item())

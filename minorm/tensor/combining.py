@@ -132,7 +132,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 )
 @checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Multiply a and b, and sum over their axes `dims`. The result has first the other axes of a, then those of b.
+    """Multiply a and b, and sum over their axes `dims`. The result has first the other axes of a, then the other axes
+    of b.
 
     Raises ValueError for axes of different lengths.
 

@@ -1,8 +1,8 @@
 """Functions that make Tensors: from a copy of data, from an array without a copy, or filled with numbers.
 
 The names of the functions are PyTorch's. `device` is "cpu" or None, "cuda" or "cuda:1". The functions also accept
-PyTorch's `size=`. They accept `pin_memory=`, `layout=` and `memory_format=`, which affect the memory but no number. The
-`_like` functions give the result the same order in memory as the input.
+PyTorch's `size=`. They accept `pin_memory=`, `layout=` and `memory_format=`, which affect how a Tensor is stored, but
+not its elements. The `_like` functions give the result the same order in memory as the input.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _CUDA = (2, 13)  # DLPack's device numbers for GPU memory, and for memory that G
 
 
 def _holds_arrays(data: Any) -> bool:
-    """Return True for a list with arrays or NumPy scalars. A Tensor made from this list has the type of its items."""
+    """Return True if `data` is a list with arrays or NumPy scalars. A Tensor made from such a list has the type of the
+    items.
+    """
     if isinstance(data, (list, tuple)):
         return any(_holds_arrays(item) for item in data)
     return hasattr(data, "dtype")
@@ -66,7 +68,7 @@ def _holds_arrays(data: Any) -> bool:
 @documented({}, ndarray="a NumPy array")
 @checked
 def from_numpy(ndarray: Any) -> Tensor:
-    """Wrap a NumPy array in a Tensor that shares its memory.
+    """Wrap a NumPy array in a Tensor that shares the array's memory.
 
     Raises TypeError for anything but an array, and for a foreign byte order.
 
@@ -92,7 +94,7 @@ def from_numpy(ndarray: Any) -> Tensor:
 @documented({}, source="an array of another library, with `__dlpack__`")
 @checked
 def from_dlpack(source: Any) -> Tensor:
-    """Wrap another library's array, on the CPU or a GPU, in a Tensor that shares its memory through DLPack.
+    """Wrap another library's array, on the CPU or a GPU, in a Tensor that shares the array's memory through DLPack.
 
     On a GPU the current stream waits for the other library's stream; the host does not wait.
 
@@ -136,7 +138,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 )
 @making
 def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
-    """Make a Tensor of shape `size` with all elements `fill_value`.
+    """Make a Tensor of shape `size` with all elements equal to `fill_value`.
 
     Example:
         >>> mn.full((2, 2), 7)
@@ -188,7 +190,9 @@ def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
 
 
 def laid_out_like(operation: str, made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
-    """Return the new Tensor `made` in the memory order memory_format or, if this is None, in the order of input."""
+    """Return the new Tensor `made` in the memory order memory_format or, if memory_format is None, in the order of
+    `input`.
+    """
     if memory_format is None and input.array.flags.c_contiguous:
         return made
     with devices.on_device_of(made.array):
@@ -245,7 +249,7 @@ def full_like(
     input: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None,
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Make a Tensor with input's shape and all elements `fill_value`.
+    """Make a Tensor with input's shape and with all elements equal to `fill_value`.
 
     Example:
         >>> mn.full_like(mn.zeros(2), 7)
@@ -283,7 +287,7 @@ def arange(
 
 
 def _number(value: Any) -> Any:
-    """Return `value` as a number. It may be a Tensor with one element. An integer stays an integer."""
+    """Return `value` as a number. `value` may be a Tensor with one element. An integer stays an integer."""
     return value.item() if hasattr(value, "from_array") else value
 
 

@@ -1,4 +1,5 @@
-"""The graph history of Tensors that change in place. After a change, the Tensor's creator is that of its new value.
+"""The graph history of Tensors that change in place. After a change, the Tensor's creator is the Function that computed
+the new value.
 
 The graph's edges lead to creators and not to Tensors. So a Tensor may get another creator, while results computed from
 its old value keep the old creator. If a whole tensor x changes, the change is an ordinary operation whose result is
@@ -21,7 +22,7 @@ from minorm.ops import indexing
 
 
 def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
-    """Return whether the graph must record this change.
+    """Return True if the graph must record `operation`, which changes x in place and depends on x and `others`.
 
     Raises RuntimeError if the graph must record the change but cannot, or if the memory must not change.
     """
@@ -100,7 +101,7 @@ def set_part(x: Any, index: Any, part: Any) -> None:
 def _is_view(tensor: Any) -> bool:
     """Return whether the tensor is a view that still shares memory with its parent.
 
-    After copy.deepcopy or x.data = y, it does not share this memory.
+    After copy.deepcopy or x.data = y, a view does not share its parent's memory.
     """
     link = tensor.view_of
     return (
@@ -139,7 +140,7 @@ def _remember(root: Any) -> None:
 
 
 def _changed(root: Any) -> None:
-    """Count the change, and make every view of `root` again."""
+    """Increment the version of `root`, and make every view of `root` again."""
     root.version.count += 1
     if trace.state.calls is not None:
         root.version.traced += 1

@@ -227,7 +227,7 @@ class InPlace:
         return self
 
     def _overwrite(self, function: Any, values: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Set the array to function(*values). If the function is a sum, add the second value in place."""
+        """Set this tensor's array to function(*values). If the function is a sum, add the second value in place."""
         kernels = select.backend(self.array)
         if function is elementwise.Add and values[0] is self and not select.overlap(self.array, values[1].array):
             kernels.elementwise.accumulate(self.array, values[1].array)
@@ -235,7 +235,7 @@ class InPlace:
             kernels.copying.assign(self.array, function.apply(*values, **options).array)
 
     def _operands(self, operation: str, x: Any, others: Any, real: bool) -> tuple[Any, ...]:
-        """Return x and the others, converted to the result's type.
+        """Return x and `others`, converted to the result's type.
 
         Raises an error unless x can hold a result of this type and shape.
         """

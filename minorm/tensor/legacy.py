@@ -1,6 +1,7 @@
 """PyTorch's older constructors, one for each element type, such as `LongTensor([3, 1])` and `FloatTensor(2, 3)`.
 
-They convert a list, an array or a Tensor. If the arguments are sizes, they make an uninitialized Tensor.
+The constructors convert a list, an array or a Tensor. If the arguments are sizes, the result is an uninitialized
+Tensor.
 """
 
 from __future__ import annotations

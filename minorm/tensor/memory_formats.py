@@ -25,7 +25,7 @@ def named(memory_format: Any) -> Any:
 
 
 def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the axes in their order in memory, with the slowest first; return None for row-major order.
+    """Return the axes in their order in memory, from the largest step to the smallest; return None for row-major order.
 
     Raises ValueError for a wrong name or number of axes.
     """

@@ -235,7 +235,7 @@ def _compare(relation: str, a: Any, b: Any, reflected: str) -> Any:
 
 
 def _between(x: Any, low: Any, high: Any) -> Any:
-    """Return x where it is between the bounds, the exceeded bound elsewhere, and NaN where a bound is NaN."""
+    """Return x where x is between the bounds, the exceeded bound elsewhere, and NaN where a bound is NaN."""
     for bound, beyond in ((low, x.__class__.__lt__), (high, x.__class__.__gt__)):
         if bound is not None:
             value, limit = operands("clip", x, bound)

@@ -42,7 +42,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
         """Return the sum over `dim`.
 
-        If `dtype` is given, x is first converted to it. Sums of integers and bools are int64.
+        If `dtype` is given, x is first converted to this type. Sums of integers and bools are int64.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).sum(dim=1)
@@ -52,7 +52,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return _cast(total, dtype)
 
     def mean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """Return the mean over `dim`. If `dtype` is given, x is first converted to it.
+        """Return the mean over `dim`. If `dtype` is given, x is first converted to this type.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).mean(dim=1, keepdim=True)
@@ -131,8 +131,8 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         )
 
     def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        """Return the largest element. With `dim`, return (values, indices) along that axis; with `other`, the larger
-        element of each pair.
+        """Return the largest element. With `dim`, return (values, indices) along this axis. With `other`, return the
+        larger element of each pair.
 
         Raises ValueError if there are no elements.
 
@@ -150,8 +150,8 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return self._along(self.argmax(dim, True), dim, keepdim)
 
     def min(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        """Return the smallest element. With `dim`, return (values, indices) along that axis; with `other`, the smaller
-        element of each pair.
+        """Return the smallest element. With `dim`, return (values, indices) along this axis. With `other`, return the
+        smaller element of each pair.
 
         Raises ValueError if there are no elements.
 

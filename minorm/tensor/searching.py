@@ -1,4 +1,4 @@
-"""Finds where numbers belong in a sorted sequence, and whether numbers occur among others."""
+"""Finds where numbers belong in a sorted sequence, and whether the elements of a tensor occur in another tensor."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the indices at which the numbers belong in a sorted sequence; NaN belongs at the end.
+    """Return the indices at which the numbers of `input` belong in a sorted sequence. NaN belongs at the end.
 
-    Raises ValueError if sequence and input have different numbers of rows.
+    Raises ValueError if sorted_sequence and input have different numbers of rows.
 
     Example:
         >>> mn.searchsorted(mn.tensor([1, 3, 5]), mn.tensor([3, 4]))

@@ -1,7 +1,8 @@
 """Methods that change the shape of a Tensor, split it, or read its elements.
 
-The first base class of Tensor is here; the classes of operators and reductions are derived from it. These files do not
-import Tensor, so they use the type variable TensorT in its place. Names and arguments are PyTorch's.
+The first base class of Tensor is here; the classes of operators and reductions are derived from it. The files of these
+base classes do not import Tensor, so they use the type variable TensorT in place of Tensor. Names and arguments are
+PyTorch's.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Shapes(Generic[TensorT]):
     def reshape(self, *sizes: Any, shape: Any = None) -> TensorT:
         """Return the same elements, in row-major order, in another shape.
 
-        One size may be -1; it is then computed from the other sizes.
+        One size may be -1. This size is then computed from the other sizes.
 
         Raises ValueError if the sizes do not fit the number of elements.
 
@@ -150,14 +151,14 @@ class Shapes(Generic[TensorT]):
         return self.reshape(*self.shape[:place], 1, *self.shape[place:])
 
     def squeeze(self, dim: Any = None) -> TensorT:
-        """Remove all axes of length 1. If `dim` names one or more axes, remove only those of length 1 among these."""
+        """Remove all axes of length 1. If `dim` is given, remove only axes that are in `dim` and have length 1."""
         gone = () if dim == () else reduced_axes("squeeze", dim, self)
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if not (n == 1 and i in gone)))
 
     def expand(self, *sizes: Any, size: Any = None) -> TensorT:
         """Expand axes of length 1 to the lengths `sizes`, without copying. A size of -1 keeps the length of its axis.
 
-        Raises ValueError for an axis whose length is neither 1 nor its size.
+        Raises ValueError if an axis has a length other than 1 that differs from the size given for the axis.
 
         Example:
             >>> mn.tensor([[1], [2]]).expand(-1, 3)

@@ -159,7 +159,7 @@ class Tensor(Methods["Tensor"]):
 
     @staticmethod
     def _copied(array: Any) -> Any:
-        """Copy an array for backward, on its device and in its order in memory."""
+        """Copy an array for backward. The copy is on the same device and in the same order in memory."""
         if type(array) is np.ndarray:
             return array.copy()
         with devices.on_device_of(array):
@@ -175,7 +175,7 @@ class Tensor(Methods["Tensor"]):
 
     @property
     def data(self) -> Tensor:
-        """A Tensor with the same memory outside the graph, as detach() returns it.
+        """A Tensor with the same memory as x, but outside the graph. This is the result of x.detach().
 
         `p.data -= lr * g` changes p, but the graph does not record the change.
 
@@ -254,7 +254,7 @@ class Tensor(Methods["Tensor"]):
         """Whether the graph records operations on x, and backward() leaves a gradient in x.
 
         You may change this flag of a leaf. If x is not a leaf, changing the flag raises RuntimeError, because x would
-        lose its gradient. Setting it to True raises TypeError if the elements are not floats.
+        lose its gradient. Setting the flag to True raises TypeError if the elements are not floats.
         """
         return self._requires_grad
 

@@ -40,7 +40,7 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """loss = -log of the probability of each text: the sum over all ways to spread its letters over the steps.
+    """loss = -log p, where p is the probability of a text, summed over all ways to spread its letters over the steps.
 
     Equal letters in a row are one letter, unless a blank stands between them. As in PyTorch, the gradient of log_probs
     is the gradient of the logits from which log_softmax computed log_probs. Raises ValueError if a length or a class is
@@ -88,7 +88,7 @@ def _lengths(given: Any, batch: int) -> Any:
 
 
 def _texts(targets: Any, lengths: Any) -> Any:
-    """Return the texts as an array (batch, longest)."""
+    """Return `targets` as an array (batch, longest). Each row holds the classes of one text, followed by zeros."""
     longest = int(lengths.max(initial=0))
     if targets.ndim == 2 or (targets.ndim == 1 and len(lengths) == 1):
         texts = targets.reshape(len(lengths), -1)

@@ -1,4 +1,4 @@
-"""Losses that are the negative log-likelihood of the target under a model's prediction, a number or a probability.
+"""Losses that are a negative log-likelihood of the target. The model predicts a number or a probability.
 
 `reduction` is "mean" (the default), "sum" or "none". Input and target must have the same shape and the same float type,
 unless stated otherwise.
@@ -22,7 +22,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """Return the losses, their sum or their mean, as `reduction` says."""
+    """Return the losses themselves for reduction="none", their sum for "sum", and their mean for "mean"."""
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
 
 
@@ -66,7 +66,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
 
     The loss is 0 where target is 0.
 
-    Raises ValueError if reduction has none of the four values.
+    Raises ValueError unless reduction is "mean", "batchmean", "sum" or "none".
 
     Example:
         >>> log_p = mn.tensor([[0.5, 0.5]]).log()

@@ -15,8 +15,8 @@ bias vary.
 Statistics are stored as (shift, mean - shift, 1/std), so that float32 keeps its seven digits even if the data is far
 from 0. docs/maths.md explains why. The variance is the population variance, which divides by N.
 
-running_norms.py has the first two, sample_norms.py has the next three, and general_norms.py has the last
-two.
+The first two functions are in running_norms.py, the next three in sample_norms.py, and the last two in
+general_norms.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs a normalization, the addition of a residual and a ReLU in one pass.
 
-    F.batch_norm(x, ..., activation="relu", residual=r)  ==  F.relu(F.batch_norm(x, ...) + r), to the bit
+    F.batch_norm(x, ..., activation="relu", residual=r)  ==  F.relu(F.batch_norm(x, ...) + r), bit for bit
 
 The single pass reads and writes memory half as often. In a trace the three operations run separately, so that an ONNX
 file has a node for each operation. The operations also run separately for a residual without an activation, for a
@@ -21,7 +21,7 @@ Normalization = TypeVar("Normalization", bound=Callable[..., Tensor])
 
 
 def activated(function: Normalization) -> Normalization:
-    """Decorate a normalization as a traced operation that also takes `activation` and `residual`, by name.
+    """Decorate a normalization as a traced operation with two more keyword arguments, `activation` and `residual`.
 
     If one pass can compute the result, the normalization gets both arguments. If not, the residual is added and the
     activation is applied after the normalization.
@@ -56,7 +56,7 @@ def is_one_pass(x: Tensor, activation: Any, residual: Tensor | None, group: Any 
 
 
 def is_recorded() -> bool:
-    """Return True while a trace records. A trace needs each operation separately."""
+    """Return True while a trace records operations. A trace needs each operation separately."""
     return trace.state.calls is not None
 
 

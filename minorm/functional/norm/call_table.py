@@ -32,7 +32,9 @@ _INT = {int}
 
 
 def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Form | None:
-    """Return the form of a call, or None if an argument cannot be part of a form."""
+    """Return the form of a call, which holds everything that the checks look at. Return None if an argument cannot be
+    part of a form.
+    """
     types = tuple(map(type, options))
     if not _LASTING.issuperset(types) or (backend is not None and not type(backend).__weakrefoffset__):
         return None
@@ -49,8 +51,8 @@ def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tup
 
 
 def whole_numbers(sizes: Any) -> Any:
-    """Return sizes as an int or a tuple of ints, to be part of a form. For anything else return `...`, because (64.0,)
-    == (64,) would make two forms equal.
+    """Return `sizes` as an int or a tuple of ints, for comparing the arguments of two calls. For anything else, return
+    `...`: since (64.0,) == (64,), two different calls would look equal.
     """
     if type(sizes) is int:
         return sizes
@@ -58,7 +60,7 @@ def whole_numbers(sizes: Any) -> Any:
 
 
 class _Calls(threading.local):
-    """The table. Each thread has a separate table."""
+    """The table of earlier calls. Each thread has a separate table."""
 
     def __init__(self) -> None:
         self.found: dict[Form, NormCall] = {}
@@ -69,7 +71,7 @@ class _Calls(threading.local):
         return call if backend is None or (call is not None and call.backend is backend) else None
 
     def keep(self, form: Form | None, call: NormCall) -> NormCall:
-        """Add a call to the table under its form, and return it."""
+        """Add `call` to the table under the key `form`, and return `call`."""
         if form is not None:
             found = self.found
             if len(found) >= MOST:

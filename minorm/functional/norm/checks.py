@@ -85,15 +85,15 @@ def check_mask(operation: str, x: Tensor, mask: Any) -> None:
 
 
 def last_inputs(mask: Tensor | None, residual: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Return the mask and the residual, the last inputs of a Function. Trailing Nones are left out."""
+    """Return (mask, residual), which are the last inputs of a Function. None at the end of the tuple is left out."""
     if residual is None:
         return () if mask is None else (mask,)
     return mask, residual
 
 
 def check_unmasked(operation: str, mask: Any, group: Any) -> None:
-    """Raise NotImplementedError if there is a mask and several ranks. Their merged moments have one count, but a mask
-    needs a count for each channel.
+    """Raise NotImplementedError if a mask is given for a group of several ranks. The ranks merge their moments with one
+    count for all channels, but a mask needs a count for each channel.
     """
     if mask is not None:
         raise NotImplementedError(
@@ -147,8 +147,8 @@ def running_stats(
 
 
 def warn_of_low_momentum(name: str, momentum: float) -> None:
-    """Warn that `momentum` is probably meant as in PyTorch. A layer warns when its momentum is set. A function warns
-    only if the user called the function directly.
+    """Warn that `momentum` probably has PyTorch's meaning, the share of the new value. A layer warns when its momentum
+    is set. A function warns only if the user called the function directly.
     """
     warnings.warn(
         f"{name}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
@@ -160,7 +160,9 @@ def warn_of_low_momentum(name: str, momentum: float) -> None:
 
 
 def _counter(operation: str, name: str, counter: Any) -> Any:
-    """Return the array of num_batches_tracked or skipped_batches; raise an error unless it holds one integer."""
+    """Return the array of a counter, num_batches_tracked or skipped_batches; raise an error unless it holds one
+    integer.
+    """
     if not isinstance(counter, Tensor):
         raise TypeError(
             f"{operation}: {name} is {type(counter).__name__}; expected a Tensor, which is counted up: "
@@ -173,7 +175,9 @@ def _counter(operation: str, name: str, counter: Any) -> Any:
 
 
 def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
-    """Increment the version of these tensors, so that backward can detect that their values have changed."""
+    """If the running statistics have changed, increment the version of each tensor. Then backward can detect the
+    change.
+    """
     if running is not None and running.changed:
         for tensor in tensors:
             if tensor is not None:
@@ -186,7 +190,7 @@ def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
 def batch_axes(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the axes to reduce, and the axes of the parameters.
+    """Return the axes to reduce, and the axes along which the parameters vary.
 
     Parameters (C) vary along axis 1, and all other axes are reduced. Parameters (C, *positions) vary along all axes but
     0, and only axis 0 is reduced. Raises ValueError if x has no channels, or if the shape of weight, bias or a running
@@ -241,8 +245,8 @@ def check_groups(operation: str, x: Tensor, num_groups: int) -> int:
 def trailing_axes(
     operation: str, x: Tensor, normalized_shape: int | Sequence[int], **given: Tensor | None
 ) -> tuple[int, ...]:
-    """Return the last axes of x. Raise ValueError unless x ends in normalized_shape, and weight and bias have this
-    shape.
+    """Return the numbers of the last axes of x. Raise ValueError unless x ends in normalized_shape, and weight and bias
+    have this shape.
     """
     sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
     shape = tuple([whole(operation, "normalized_shape", size) for size in sizes])

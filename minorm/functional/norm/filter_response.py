@@ -1,4 +1,4 @@
-"""Filter response normalization: divides each channel of each sample by the root of its mean square."""
+"""Filter response normalization: divides each channel of each sample by the channel's root mean square."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def filter_response_norm(
     compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
-    """y = x / sqrt(mean(x^2) + eps) * weight + bias, with the mean over all positions of a channel of a sample.
+    """y = x / sqrt(mean(x^2) + eps) * weight + bias, with the mean over all positions of each channel in each sample.
 
     y does not depend on other samples, so training and evaluation are the same. If a channel has a single position, y
     is almost the sign of x, and hardly any gradient passes. For such inputs choose an eps near 1, as the paper does. y

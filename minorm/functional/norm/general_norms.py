@@ -47,8 +47,8 @@ def mean_variance_norm(
 ) -> Tensor:
     """y = (x - mean) / (sqrt(var) + eps), with mean and var over `axes`. eps is outside the root.
 
-    y has x's shape and type. If all x over `axes` are equal, y is 0. The limit of the gradient does not exist there,
-    and the gradient of x is set to 0. Raises ValueError if x does not have one of the axes.
+    y has x's shape and type. Where all x over `axes` are equal, y is 0. The gradient has no limit at such points, so
+    the gradient of x is set to 0 there. Raises ValueError if x does not have one of the axes.
 
     Example:
         >>> F.mean_variance_norm(mn.tensor([[1.0, 3.0]]), axes=(1,))

@@ -45,8 +45,9 @@ def ghost_batch_norm(
     running statistics as a call of `batch_norm` for each group in turn. So each group updates the running statistics
     (the paper's algorithm 1), and num_batches_tracked counts groups. In evaluation `ghost_batch_norm` computes the same
     as `batch_norm`. One pass normalizes all whole groups without a copy. If the last group is smaller, y and the
-    gradients are copied once, to join the two parts. y has x's shape and type. Raises ValueError if virtual_batch_size
-    < 1, or if a group has only one value per channel. After an error the running statistics are unchanged.
+    gradients are copied once, to join the last group with the whole groups. y has x's shape and type. Raises ValueError
+    if virtual_batch_size < 1, or if a group has only one value per channel. After an error the running statistics are
+    unchanged.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0], [10.0], [30.0]])
@@ -101,8 +102,8 @@ def ghost_batch_norm(
 def _call_of_groups(
     x: Tensor, size: int, given: tuple[Tensor | None, ...], eps: float, computed: Any, backend: Any
 ) -> NormCall:
-    """Return the NormCall for all whole groups together, which are an extra first axis of the array. `given` holds
-    weight, bias and running statistics.
+    """Return one NormCall for all whole groups. The call takes an array in which the groups are an extra first axis.
+    `given` holds weight, bias and running statistics.
     """
     axes, param = batch_axes(x, *given)
     groups, rest = divmod(len(x), size)

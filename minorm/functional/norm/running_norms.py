@@ -74,8 +74,8 @@ def batch_norm(
     different float types. y has x's shape and type. In training a single value per channel raises ValueError, since a
     single value has no variance. Inside `nn.accumulate_stats` x is part of a larger batch, so no error is raised and y
     is bias. An empty batch gives an empty y and changes nothing. If the mask is True for only one element of a channel,
-    y is bias there. If the mask is True for no element of a channel, the running statistics of the channel do not
-    change. Raises ValueError if C = 0 or if the shapes do not fit together, and NotImplementedError for a mask on
+    y is bias at this element. If the mask is True for no element of a channel, the running statistics of the channel do
+    not change. Raises ValueError if C = 0 or if the shapes do not fit together, and NotImplementedError for a mask on
     several ranks.
 
     Example:
@@ -171,10 +171,10 @@ def instance_norm(
 ) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel of each sample.
 
-    With use_input_stats=True, mean and var are taken over the positions of x. Their averages over the samples update
-    the running statistics, if there are any. With a process_group, the averages are over the samples of all ranks. With
-    a mask, the averages leave out samples whose mask is False everywhere. y has x's shape and type. Raises ValueError
-    if x has a single position.
+    With use_input_stats=True, mean and var are taken over the positions of x. The averages of mean and var over the
+    samples update the running statistics, if these are given. With a process_group, the averages are over the samples
+    of all ranks. With a mask, the averages leave out samples whose mask is False everywhere. y has x's shape and type.
+    Raises ValueError if x has a single position.
 
     Example:
         >>> F.instance_norm(mn.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
@@ -243,7 +243,7 @@ def instance_norm(
 
 
 def _is_across(group: Any) -> bool:
-    """Return True if other ranks contribute to the statistics. A trace records only this rank, so the answer is
-    False.
+    """Return True if other ranks contribute to the statistics. During a trace, return False, because a trace records
+    only this rank.
     """
     return group.size > 1 and trace.state.calls is None

@@ -1,4 +1,6 @@
-"""Texts for `documented`. They describe the arguments that several normalizations or their layers share."""
+"""Descriptions of the arguments that several normalizations or their layers share. The decorator `documented` adds
+these descriptions to docstrings.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from minorm.support.documented import arguments_of, documented
 
 
 class _Plain(OfOne):
-    """Base of the layers with no option but `inplace`."""
+    """Base of the layers whose only option is `inplace`."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(inplace=inplace)

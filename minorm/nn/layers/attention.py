@@ -113,7 +113,9 @@ class MultiheadAttention(Module):
         return value
 
     def _width(self, weight: Tensor | None) -> int:
-        """Return the number of input features of a projection. If there is no separate weight, this is embed_dim."""
+        """Return the number of input features of the projection with this weight. If weight is None, the projection is
+        a part of in_proj_weight, and the number is embed_dim.
+        """
         return self.embed_dim if weight is None else weight.shape[1]
 
     @property
@@ -210,7 +212,7 @@ class MultiheadAttention(Module):
 
 
 def _widened(mask: Tensor | None, extra: int) -> Tensor | None:
-    """Return the mask for `extra` more keys, which all queries may see."""
+    """Return the mask with `extra` more keys. All queries may look at these keys."""
     if mask is None or not extra:
         return mask
     with devices.on_device_of(mask.array):

@@ -84,10 +84,10 @@ class AlphaDropout(_Dropout):
 
 @documented(arguments_of(feature_alpha_dropout))
 class FeatureAlphaDropout(_Dropout):
-    """y = a * (x where its channel is kept, else -1.7581) + b in training, else y = x.
+    """y = a * (x where the channel is kept, else -1.7581) + b in training, else y = x.
 
-    This is AlphaDropout of whole channels. x is (N, C, ...); y has x's shape and type. In evaluation, and in a frozen
-    layer, y = x. Raises ValueError unless 0 <= p <= 1.
+    This is AlphaDropout of whole channels, where a and b keep mean 0 and variance 1. x is (N, C, ...); y has x's shape
+    and type. In evaluation, and in a frozen layer, y = x. Raises ValueError unless 0 <= p <= 1.
 
     Example:
         >>> nn.FeatureAlphaDropout(p=0.3)(mn.randn(2, 3, 8)).shape

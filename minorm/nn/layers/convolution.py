@@ -68,7 +68,7 @@ def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tu
 
 
 class _Conv(OfRank):
-    """Base of the six layers, with their checks, parameters and `repr`."""
+    """Base of the six convolution layers, with the code that they share: checks, parameters and `repr`."""
 
     _made_by: ClassVar[MadeBy] = {
         "in_channels": lambda layer: layer._channels()[0],
@@ -160,7 +160,7 @@ class _Conv(OfRank):
         return [width for span in reversed(spans) for width in (span // 2, span - span // 2)]
 
     def extra_repr(self) -> str:
-        """Return the options that differ from the defaults, as PyTorch prints them."""
+        """Return the options that differ from the defaults as text for `repr`, in PyTorch's form."""
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
         if self.padding != (0,) * self._rank:
             parts.append(f"padding={self.padding}")
@@ -275,8 +275,8 @@ class _Transposed(_Conv):
         self.output_padding = output_padding
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """Map x (N, in_channels, *size) to (N, out_channels, *new size). `output_size` chooses among the possible
-        sizes.
+        """Map x (N, in_channels, *size) to (N, out_channels, *new size). If a stride is above 1, several new sizes are
+        possible, and `output_size` chooses one.
         """
         extra = self.output_padding if output_size is None else self._extra(x, tuple(output_size))
         return self.function(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)

@@ -31,7 +31,7 @@ class CosineSimilarity(Options):
 class PairwiseDistance(Options):
     """y = (sum |x1 - x2 + eps|^p)^(1/p), the distance of two vectors, along the last axis.
 
-    x1 and x2 are (..., M) and broadcast; y is (...), or (..., 1) with keepdim=True.
+    x1 and x2 are (..., M) and are broadcast to one shape; y is (...), or (..., 1) with keepdim=True.
 
     Example:
         >>> nn.PairwiseDistance()(mn.tensor([[1.0, 0.0]]), mn.tensor([[4.0, 4.0]]))

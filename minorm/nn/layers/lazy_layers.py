@@ -23,8 +23,8 @@ from minorm.tensor.tensor import Tensor
 
 
 class _Lazy(Module):
-    """Base of the lazy layers. A family names the argument that the input decides (`size`). Each class names the layer
-    that it becomes (`becomes`).
+    """Base of the lazy layers. The attribute `size` is the name of the argument that the first input decides. The
+    attribute `becomes` is the class of the layer that a lazy layer becomes.
 
     The family's docstring is appended to the docstring of each class, with the words for the number of axes filled in.
     """
@@ -56,7 +56,7 @@ class _Lazy(Module):
         self.register_buffer("like", nothing, persistent=False)  # moves with the model
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Turn this lazy layer into the layer for this input, but do not run the layer."""
+        """Turn this lazy layer into a layer whose sizes fit `input`, but do not run the layer."""
         if not isinstance(input, Tensor):
             raise not_a_tensor(type(self).__name__, "input", input)
         (args, kwargs), training, like = self.given, self.training, self.like
@@ -79,14 +79,14 @@ class _Lazy(Module):
         return True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Turn this lazy layer into the layer for this input, and run the layer."""
+        """Turn this lazy layer into a layer whose sizes fit the first input, and run the layer."""
         self.initialize_parameters(*args, **kwargs)
         return self(*args, **kwargs)
 
 
 class _LazyNorm(_Lazy):
-    """Before the first input the layer has no parameters. See the class that the layer becomes for the formula, the
-    other arguments, the ONNX operator and the paper.
+    """Before the first input the layer has no parameters. For the formula, the other arguments, the ONNX operator and
+    the paper, see the class that the layer becomes.
 
     Example:
         >>> layer = nn.{name}()
@@ -101,7 +101,7 @@ class _LazyNorm(_Lazy):
 
 class _LazyConv(_Lazy):
     """Before the first input the layer has no parameters, so run a batch through a model before you make its optimizer.
-    See the class that the layer becomes for the formula, the other arguments and the ONNX operator.
+    For the formula, the other arguments and the ONNX operator, see the class that the layer becomes.
 
     Example:
         >>> layer = nn.{name}(6, 3)

@@ -64,7 +64,7 @@ class Linear(Module):
         return F.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
+        """Return in_features, out_features and bias as text for `repr`."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
@@ -97,7 +97,7 @@ class Identity(Module):
 class Flatten(Module):
     """y = x with the axes start_dim to end_dim joined: (N, C, H, W) becomes (N, C * H * W) by default.
 
-    The elements keep their order. x is copied only if the order of its elements in memory is different.
+    The elements keep their order. x is copied only if its elements do not lie in memory in this order.
 
     Example:
         >>> nn.Flatten()(mn.randn(8, 3, 4, 4)).shape
@@ -111,13 +111,13 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the same elements with fewer axes."""
+        """Return the elements of x with fewer axes."""
         if not isinstance(x, Tensor):
             raise not_a_tensor("Flatten", "x", x)
         return x.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
-        """Return the axes."""
+        """Return start_dim and end_dim as text for `repr`."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
@@ -145,7 +145,7 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the same elements with more axes."""
+        """Return the elements of x with more axes."""
         if not isinstance(x, Tensor):
             raise not_a_tensor("Unflatten", "x", x)
         if not -x.ndim <= self.dim < x.ndim:
@@ -154,5 +154,5 @@ class Unflatten(Module):
         return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])
 
     def extra_repr(self) -> str:
-        """Return the axis and its sizes."""
+        """Return the axis and its new sizes as text for `repr`."""
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

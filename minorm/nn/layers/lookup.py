@@ -64,7 +64,7 @@ class _Table(Module):
             self.weight.detach()[self.padding_idx] = 0.0
 
     def _shown(self, *names: str) -> str:
-        """Return the sizes, and the named arguments whose values differ from the defaults."""
+        """Return the sizes, and the arguments in `names` that differ from the defaults, as text for `repr`."""
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
         given = {name: getattr(self, name) for name in names}
         return ", ".join(
@@ -137,13 +137,13 @@ class Embedding(_Table):
         )
 
     def extra_repr(self) -> str:
-        """Return the sizes, and the options that differ from the default."""
+        """Return the sizes, and the options that differ from the defaults, as text for `repr`."""
         return self._shown("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
 
 
 @documented(LAYER | arguments_of(F.embedding_bag))
 class EmbeddingBag(_Table):
-    """y[b] = sum, mean or max of weight[i] over the numbers i of bag b: one vector for the words of a text.
+    """y[b] = sum, mean or max of weight[i] over all numbers i in bag b. A bag can hold the words of a text.
 
     The call is layer(input, offsets, per_sample_weights). input holds integers, either (bags, n) or (total) with all
     bags one after the other. In the second case offsets holds the position in input at which each bag begins.
@@ -201,7 +201,7 @@ class EmbeddingBag(_Table):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Return the sizes, the mode, and the options that differ from the default."""
+        """Return the sizes, the mode, and the options that differ from the defaults, as text for `repr`."""
         return self._shown("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")
 
 
@@ -260,7 +260,7 @@ class Bilinear(Module):
         return bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
+        """Return in1_features, in2_features, out_features and bias as text for `repr`."""
         return (
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"

@@ -64,7 +64,7 @@ class _Pad(OfRank):
         return pad(input, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:
-        """Return the widths."""
+        """Return the widths of the padding as text for `repr`."""
         return str(self.padding)
 
 
@@ -76,7 +76,7 @@ class _Constant(_Pad, given="1, 7.0", shown="[7., 1., 2., 3., 7.]", onnx="Writte
         self.value = value
 
     def extra_repr(self) -> str:
-        """Return the widths and the value."""
+        """Return the widths of the padding and the value as text for `repr`."""
         return f"padding={self.padding}, value={self.value}"
 
 
@@ -113,15 +113,15 @@ class _Reflection(_Pad, given="1", shown="[2., 1., 2., 3., 2.]", onnx="Written t
 
 
 class ReflectionPad1d(_Reflection, rank=1):
-    """y = x extended at both ends of the last axis by its mirror image."""
+    """y = x extended at both ends of the last axis by the mirror image of x."""
 
 
 class ReflectionPad2d(_Reflection, rank=2):
-    """y = x extended at both ends of the last two axes by its mirror image."""
+    """y = x extended at both ends of the last two axes by the mirror image of x."""
 
 
 class ReflectionPad3d(_Reflection, rank=3):
-    """y = x extended at both ends of the last three axes by its mirror image."""
+    """y = x extended at both ends of the last three axes by the mirror image of x."""
 
 
 class _Replication(_Pad, given="1", shown="[1., 1., 2., 3., 3.]", onnx="Written to ONNX as Gather (opset 13)."):

@@ -50,7 +50,7 @@ class PReLU(Module):
         return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
-        """Return the number of slopes."""
+        """Return the number of slopes as text for `repr`."""
         return f"num_parameters={self.num_parameters}"
 
 
@@ -101,7 +101,7 @@ class _Shrink(Options):
         super().__init__(lambd=lambd)
 
     def extra_repr(self) -> str:
-        """Return the bound."""
+        """Return the bound lambd as text for `repr`."""
         return str(self._arguments()["lambd"])
 
 

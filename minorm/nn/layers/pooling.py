@@ -126,8 +126,8 @@ class _AdaptiveAvgPool(OfRank, OfOne):
         >>> nn.{name}(4)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    Written to ONNX as GlobalAveragePool (opset 22) for output_size=1, as AveragePool (opset 22) if the parts are equal,
-    and otherwise as MatMul (opset 13).
+    Written to ONNX as GlobalAveragePool (opset 22) for output_size=1, as AveragePool (opset 22) if output_size divides
+    the lengths of x, and otherwise as MatMul (opset 13).
     """
 
     family = "adaptive_avg_pool"
@@ -142,4 +142,4 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool, rank=1):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool, rank=2):
-    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]; the dots stand for W."""
+    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], and the same for W."""

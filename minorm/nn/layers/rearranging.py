@@ -53,7 +53,7 @@ class Upsample(Options):
         )
 
     def extra_repr(self) -> str:
-        """Return the lengths or the factor, and the mode."""
+        """Return `size` or `scale_factor`, and the mode, as text for `repr`."""
         given = self._arguments()
         name = "size" if given["scale_factor"] is None else "scale_factor"
         return f"{name}={given[name]}, mode={given['mode']!r}"

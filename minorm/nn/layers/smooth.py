@@ -14,8 +14,8 @@ from minorm.tensor.tensor import Tensor
 class SELU(Options):
     """y = 1.0507 * elu(x, 1.6733): layers with this activation keep mean 0 and variance 1.
 
-    x has any shape; y has x's shape and type. Mean and variance stay so only if the weights start with variance 1 /
-    fan_in. For dropout, use `AlphaDropout`.
+    x has any shape; y has x's shape and type. Mean 0 and variance 1 are kept only if the weights start with variance 1
+    / fan_in. For dropout, use `AlphaDropout`.
 
     Example:
         >>> nn.SELU()(mn.tensor([-2.0, 0.5]))

@@ -48,8 +48,8 @@ ARGUMENTS = {
 
 
 class _Layer(Module):
-    """Base of the two layers: attention, then linear2(activation(linear1(x))), each with dropout, a residual connection
-    and a norm.
+    """Base of TransformerEncoderLayer and TransformerDecoderLayer: attention, then linear2(activation(linear1(x))).
+    Each part has dropout, a residual connection and a norm.
     """
 
     attentions: ClassVar[tuple[str, ...]]  # the attributes that hold the attentions

@@ -15,7 +15,7 @@ Size = int | tuple[int, ...]
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool, rank=3):
-    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; the dots stand for H, W."""
+    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...], and the same for H, W."""
 
 
 class _AdaptiveMaxPool(OfRank, Options):
@@ -42,11 +42,11 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool, rank=1):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool, rank=2):
-    """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]; the dots stand for W."""
+    """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], and the same for W."""
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool, rank=3):
-    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]; the dots stand for H, W."""
+    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...], and the same for H, W."""
 
 
 class _LPPool(OfRank, Options):
@@ -113,7 +113,7 @@ class _MaxUnpool(OfRank, Options):
         return value
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Any:
-        """Put the maxima that a max pooling found back at their positions, and zeros elsewhere."""
+        """Return y, which has the maxima `input` at the positions `indices`, and zeros elsewhere."""
         return type(self).function(input, indices, **self._arguments(), output_size=output_size)
 
 

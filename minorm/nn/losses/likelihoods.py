@@ -123,7 +123,7 @@ class GaussianNLLLoss(Options):
 
 @documented(arguments_of(ctc_loss))
 class CTCLoss(Options):
-    """loss = -log of the probability of a text: the sum over all ways in which the steps of a sequence spell the text.
+    """loss = -log p, where p is the probability of a text, summed over all ways in which a sequence can spell the text.
 
     The call is loss(log_probs, targets, input_lengths, target_lengths). log_probs (T, N, C) or (T, C) holds the
     log-probabilities of C symbols at each step. targets holds the texts as integers, either as (N, S), or in one axis

@@ -57,8 +57,8 @@ class CosineEmbeddingLoss(Options):
     """loss = 1 - cos(input1, input2) where target is 1, and max(0, cos - margin) where target is -1.
 
     loss(input1, input2, target) takes vectors input1 and input2 of shape (N, M) or (M), and a target of shape (N) or
-    one number. The loss is one number, or (N) with reduction="none". A call raises ValueError unless each pair has one
-    target.
+    one number. The loss is one number, or (N) with reduction="none". A call raises ValueError unless there is one
+    target for each pair of vectors.
 
     Example:
         >>> loss = nn.CosineEmbeddingLoss(reduction="none")

@@ -63,7 +63,7 @@ class Moments:
 
 
 class Entry:
-    """The running statistics of one layer: the Tensors, the options of an update, and the new moments."""
+    """Holds the running statistics of one layer as Tensors, the options of their update, and the merged moments."""
 
     def __init__(self, tensors: list[Tensor | None], running: RunningStats, per_sample: bool) -> None:
         self.mean, self.var, self.batches = tensors
@@ -86,7 +86,7 @@ class Entry:
         self.var.version.count += 1
 
     def step(self) -> None:
-        """Take one momentum step with the merged moments."""
+        """Update the running statistics once, with the merged moments, as for a single batch."""
         assert self.mean is not None
         assert self.var is not None
         batches = None if self.batches is None else self.batches.array
@@ -106,7 +106,9 @@ class Entry:
 
 
 class Collected:
-    """Collects the moments of every layer of a model, in the order of first use. `redirected` calls this object."""
+    """Collects the moments of every layer of a model, in the order of first use. An instance is passed to `redirected`,
+    which calls the instance in place of each update of running statistics.
+    """
 
     def __init__(self, model: Module) -> None:
         self.model, self.buffers = model, list(model.buffers())
@@ -128,7 +130,7 @@ class Collected:
         return True
 
     def owns(self, array: Array) -> bool:
-        """Return True if this running mean belongs to the model."""
+        """Return True if the running mean `array` belongs to the model."""
         if self._tensor(array) is None:
             self.buffers = list(self.model.buffers())
         return self._tensor(array) is not None

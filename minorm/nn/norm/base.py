@@ -31,7 +31,9 @@ from minorm.tensor.tensor import Tensor
 
 
 class Affine(Module):
-    """Base of layers with a weight and a bias of one shape. They start as 1 and 0, and each of them may be None."""
+    """Base of layers with a weight and a bias of the same shape. weight starts as 1, and bias starts as 0. weight and
+    bias may be None.
+    """
 
     weight: Parameter | None
     bias: Parameter | None
@@ -43,7 +45,7 @@ class Affine(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set weight = 1, bias = 0."""
+        """Set weight to 1, and bias to 0."""
         for parameter, value in ((self.weight, 1), (self.bias, 0)):
             if parameter is not None:
                 init.constant_(parameter, value)
@@ -104,7 +106,7 @@ class RunningNorm(Affine):
         return (int(self.num_features),)  # type: ignore[arg-type]
 
     def reset_running_stats(self) -> None:
-        """Set the running mean to 0, the running variance to 1, and both counts of batches to 0."""
+        """Set the running mean to 0, the running variance to 1, and the numbers of batches and skipped batches to 0."""
         for buffer, value in ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0)):
             if buffer is not None:
                 buffer.fill_(value)
@@ -170,8 +172,8 @@ class RunningNorm(Affine):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """Return y of x's shape. The channels are on axis 1 of x. The statistics use only elements where mask is
-        True.
+        """Normalize x; returns y of the same shape. The channels are on axis 1 of x. The statistics use only elements
+        where mask is True.
         """
         self._check(x)
         training = self._from_batch()
@@ -212,7 +214,7 @@ class RunningNorm(Affine):
             )
 
     def extra_repr(self) -> str:
-        """Return the options, as PyTorch prints them."""
+        """Return the options as text for `repr`, in PyTorch's form."""
         bias = ", bias=False" if self.affine and self.bias is None else ""
         unbiased = ", unbiased_running_var=True" if self.unbiased_running_var else ""
         nonfinite = ", update_nonfinite=True" if self.update_nonfinite else ""

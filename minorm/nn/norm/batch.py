@@ -61,8 +61,8 @@ class _BatchNorm(RunningNorm):
 
 
 class _Variant(_BatchNorm):
-    """Base of BatchNorms that compute something else in training. Options that their computation does not support raise
-    an error. The statistics are always those of one rank.
+    """Base of the layers that compute something else than BatchNorm in training. Such a layer raises an error for an
+    option that it does not support. The statistics are always taken over a single rank.
     """
 
     takes_group: ClassVar[bool] = False

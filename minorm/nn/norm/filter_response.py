@@ -55,7 +55,7 @@ class FilterResponseNorm2d(Affine):
         return F.filter_response_norm(x, self.weight, self.bias, self.eps, **options)
 
     def extra_repr(self) -> str:
-        """Return the options."""
+        """Return num_features and eps as text for `repr`."""
         return f"{self.num_features}, eps={self.eps}"
 
 
@@ -92,7 +92,7 @@ class TLU(Module):
         return maximum(x, self.tau.reshape(-1, *(1,) * (x.ndim - 2)))
 
     def extra_repr(self) -> str:
-        """Return the number of channels."""
+        """Return the number of channels as text for `repr`."""
         return str(self.num_features)
 
 

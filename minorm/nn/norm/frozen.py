@@ -78,5 +78,5 @@ class FrozenBatchNorm2d(Module):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Return the options, as torchvision prints them."""
+        """Return the options as text for `repr`, in torchvision's form."""
         return f"{self.num_features}, eps={self.eps}"

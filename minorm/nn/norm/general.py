@@ -58,7 +58,7 @@ class MeanVarianceNorm(Module):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Return the options."""
+        """Return the options as text for `repr`."""
         return f"axes={self.axes}, eps={self.eps}"
 
 
@@ -120,10 +120,12 @@ class Normalization(Affine):
         )
 
     def extra_repr(self) -> str:
-        """Return the options."""
+        """Return the options as text for `repr`."""
         return f"{self.scale_shape}, axes={self.axes}, num_groups={self.num_groups}, eps={self.eps}"
 
 
 def _axes(axes: Any) -> Any:
-    """Return an int (a bit mask) unchanged, and a sequence of axes as a tuple. F.normalization checks the result."""
+    """Return `axes` unchanged if it is an int (a bit mask), and as a tuple if it is a sequence. F.normalization checks
+    the result.
+    """
     return tuple(axes) if isinstance(axes, Iterable) else axes

@@ -64,6 +64,6 @@ class GhostBatchNorm(_Variant):
         return F.ghost_batch_norm(x, mean, var, self.virtual_batch_size, *args, **self._without(options))
 
     def extra_repr(self) -> str:
-        """Return the options."""
+        """Return the options as text for `repr`."""
         features, rest = super().extra_repr().split(", eps=", 1)
         return f"{features}, virtual_batch_size={self.virtual_batch_size}, eps={rest}"

@@ -79,7 +79,7 @@ class GroupNorm(Affine):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Return the options, as PyTorch prints them."""
+        """Return the options as text for `repr`, in PyTorch's form."""
         bias = ", bias=False" if self.affine and self.bias is None else ""
         per_group = ", per_group=True" if self.per_group else ""
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}{bias}{per_group}"

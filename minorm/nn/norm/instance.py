@@ -14,8 +14,8 @@ from minorm.tensor.tensor import Tensor
 
 class _InstanceNorm(RunningNorm):
     """mean and var are taken over the positions of each channel in each sample. If x has no batch axis, x is one
-    sample. With track_running_stats=True, evaluation uses running statistics instead, which training updates as in
-    BatchNorm. layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See
+    sample. With track_running_stats=True, training updates running statistics as in BatchNorm, and evaluation uses
+    these statistics. layer(x, mask) uses only the elements where mask is True. y has x's shape and type. See
     `F.instance_norm`.
 
     Example:
@@ -65,7 +65,7 @@ class _InstanceNorm(RunningNorm):
         activation: str | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """Return y of x's shape. The channels are on axis 1 of x, or on axis 0 if x is one sample."""
+        """Normalize x; returns y of the same shape. The channels are on axis 1, or on axis 0 if x is one sample."""
         if x.ndim + 1 in self.ranks:
             if x.shape[0] != self.num_features:
                 raise ValueError(
@@ -78,8 +78,8 @@ class _InstanceNorm(RunningNorm):
         return super().forward(x, mask, activation=activation, residual=residual)
 
     def _from_batch(self) -> bool:
-        """Return True if mean and var come from x. As in PyTorch, this is also so if track_running_stats was set to
-        False.
+        """Return True if mean and var come from x. As in PyTorch, mean and var also come from x if track_running_stats
+        was set to False.
         """
         return super()._from_batch() or not self.track_running_stats
 

@@ -62,7 +62,7 @@ class LayerNorm(Affine):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Return the options, as PyTorch prints them."""
+        """Return the options as text for `repr`, in PyTorch's form."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
@@ -113,5 +113,5 @@ class RMSNorm(Affine):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Return the options, as PyTorch prints them."""
+        """Return the options as text for `repr`, in PyTorch's form."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

@@ -1,4 +1,6 @@
-"""BatchRenorm: a BatchNorm for small batches. With wide clamps, training computes almost the same as evaluation."""
+"""BatchRenorm: a BatchNorm for small batches. With wide clamps for r and d, training computes almost the same as
+evaluation.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ LEAST = {"rmax": 1, "dmax": 0}
 
 
 def default_rmax(step: int) -> float:
-    """Return the paper's rmax, which is 1 until step 5,000, and then rises linearly to 3 at step 40,000."""
+    """Return the rmax of Ioffe 2017, which is 1 until step 5,000, and then rises linearly to 3 at step 40,000."""
     return 1 + 2 * min(max((step - 5_000) / 35_000, 0), 1)
 
 
 def default_dmax(step: int) -> float:
-    """Return the paper's dmax, which is 0 until step 5,000, and then rises linearly to 5 at step 25,000."""
+    """Return the dmax of Ioffe 2017, which is 0 until step 5,000, and then rises linearly to 5 at step 25,000."""
     return 5 * min(max((step - 5_000) / 20_000, 0), 1)
 
 
@@ -41,10 +43,10 @@ class _BatchRenorm(_Variant):
 
         r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
 
-    They correct the statistics of the batch towards the running statistics, which evaluation uses. No gradient flows
-    through r and d. The default clamps are the paper's. Until step 5,000 they are rmax = 1 and dmax = 0, which gives
-    BatchNorm. Then rmax rises linearly to 3 at step 40,000, and dmax rises to 5 at step 25,000. Evaluation, parameters
-    and state_dict are the same as in BatchNorm. The layer takes no mask. y has x's shape and type. See
+    r and d correct the statistics of the batch towards the running statistics, which evaluation uses. No gradient flows
+    through r and d. The default clamps are the paper's. Until step 5,000 the clamps are rmax = 1 and dmax = 0, which
+    gives BatchNorm. Then rmax rises linearly to 3 at step 40,000, and dmax rises to 5 at step 25,000. Evaluation,
+    parameters and state_dict are the same as in BatchNorm. The layer takes no mask. y has x's shape and type. See
     `F.batch_renorm`.
 
     Example:
@@ -122,7 +124,9 @@ class _BatchRenorm(_Variant):
         return rmax, dmax
 
     def extra_repr(self) -> str:
-        """Return the options. If rmax or dmax is a function of the step, its name is shown."""
+        """Return the options as text for `repr`. If rmax or dmax is a function of the step, the text has the function's
+        name.
+        """
         rmax, dmax = (getattr(found, "__name__", found) for found in (self.rmax, self.dmax))
         return f"{super().extra_repr()}, rmax={rmax}, dmax={dmax}"
 

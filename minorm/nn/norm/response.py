@@ -32,7 +32,7 @@ class LocalResponseNorm(Module):
         return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
-        """Return the options, as PyTorch prints them."""
+        """Return the options as text for `repr`, in PyTorch's form."""
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 

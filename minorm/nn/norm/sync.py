@@ -29,7 +29,7 @@ class SyncBatchNorm(_BatchNorm):
 
     x is (N, C) or (N, C, *positions). N may differ from rank to rank, and may be 0. In training all ranks must call the
     layer the same number of times. Each call sends one message in the forward pass and one in the backward pass. On a
-    single rank the result is the same as from BatchNorm, to the bit. In evaluation, and in a frozen layer, no message
+    single rank the result is the same as from BatchNorm, bit for bit. In evaluation, and in a frozen layer, no message
     is sent, and the result is the same as from BatchNorm. An export writes a BatchNorm. The parameters and the state
     are the same as in BatchNorm. y has x's shape and type. See `F.batch_norm`.
 
@@ -76,10 +76,10 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module: AnyModule, process_group: Any = None) -> AnyModule:
         """Replace every BatchNorm layer of `module` by a SyncBatchNorm with the same parameters, buffers and options.
 
-        InstanceNorm layers normalize single samples, so they are not replaced. If an InstanceNorm has running
-        statistics, they now come from the samples of all ranks. GhostBatchNorm and BatchRenorm are not changed. Returns
-        the module, or a SyncBatchNorm if the module itself is a BatchNorm. Layers of a loaded ONNX graph have other
-        classes and are not replaced; each rank uses its own statistics there.
+        InstanceNorm layers are not replaced, because InstanceNorm normalizes single samples. If an InstanceNorm has
+        running statistics, these statistics now come from the samples of all ranks. GhostBatchNorm and BatchRenorm are
+        not changed. Returns the module, or a SyncBatchNorm if the module itself is a BatchNorm. Layers of a loaded ONNX
+        graph have other classes and are not replaced; each rank uses its own statistics there.
         """
         made: dict[int, Module] = {}
         for layer in list(module.modules()):

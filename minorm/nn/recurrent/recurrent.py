@@ -120,7 +120,7 @@ class RNNBase(Module):
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
-        """A list with an inner list for each layer and direction, which holds the parameters."""
+        """The parameters as a list of lists, with an inner list for each layer and direction."""
         names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if self.bias else ()))
         ends = [end for layer in range(self.num_layers) for end in self._ends(layer)]
         return [[getattr(self, f"{name}_{end}") for name in names] for end in ends]
@@ -185,7 +185,7 @@ class RNNBase(Module):
 
             input    (steps, batch, I), or (steps, I), or a PackedSequence; see batch_first
             hx       {hx}, {each}(num_layers * D, batch, H): the state before the first step; None means zeros
-            output   (steps, batch, D * H), or a form like input's: the h of the last layer after each step
+            output   the h of the last layer after each step: (steps, batch, D * H), or in the form of input
 
         {last} is the state after the last step and has hx's shape. The parameters of each layer k are weight_ih_lk
         ({gates}H, I), weight_hh_lk ({gates}H, H), and bias_ih_lk and bias_hh_lk ({gates}H){rows}. From the second layer
@@ -206,7 +206,7 @@ class RNNBase(Module):
         return states[0]
 
     def extra_repr(self) -> str:
-        """Return the sizes, and the options that differ from the default."""
+        """Return the sizes, and the options that differ from the defaults, as text for `repr`."""
         text = f"{self.input_size}, {self.hidden_size}"
         usual = (("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0), ("bidirectional", False))
         return text + "".join(f", {n}={getattr(self, n)}" for n, value in usual if getattr(self, n) != value)

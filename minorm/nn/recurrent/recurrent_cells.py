@@ -88,7 +88,7 @@ class RNNCellBase(Module):
         raise NotImplementedError(f"{type(self).__name__} has no _step")
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
+        """Return the sizes as text for `repr`."""
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else f", bias={self.bias}")
 
 
@@ -115,7 +115,7 @@ class RNNCell(RNNCellBase):
         return F.rnn(x, states[0] if states else None, *weights, activations=relu)[1:]
 
     def extra_repr(self) -> str:
-        """Return the sizes, and the options that differ from the default."""
+        """Return the sizes, and the options that differ from the defaults, as text for `repr`."""
         return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
 
 

@@ -67,8 +67,8 @@ def clip_grad_norm_(
 
 
 def _clip_on_gpu(gradients: list[Tensor], arrays: list[Any], max_norm: float, p: float, finite: bool) -> Tensor:
-    """Clip with a factor that stays on the GPU, so that the host need not wait. With finite=True, the host waits for
-    the norm.
+    """Clip the gradients with a factor that stays on the GPU, so that the host need not wait. With finite=True, the
+    host waits for the norm, to raise an error if the norm is not finite.
     """
     first = arrays[0]
     parts = [devices.scalar(0.0, np.float64, first)]

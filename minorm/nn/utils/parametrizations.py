@@ -213,7 +213,9 @@ def _reduce(module: Any) -> tuple[Any, ...]:
 
 
 def _empty(kind: type[Module], names: tuple[str, ...]) -> Module:
-    """Return an object without attributes, to be filled when a module is copied or unpickled."""
+    """Return a parametrized module that has no attributes yet. When a module is copied or unpickled, the attributes are
+    set afterwards.
+    """
     made = _computing(kind, names)
     return made.__new__(made)
 

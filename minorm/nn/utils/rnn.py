@@ -25,12 +25,13 @@ class PackedSequence(NamedTuple):
     """Sequences in one Tensor without padding: all first steps, then all second steps ... The longest sequence comes
     first.
 
-    `pack_padded_sequence` and `pack_sequence` make one; RNN, GRU and LSTM take one and return one.
+    `pack_padded_sequence` and `pack_sequence` make a PackedSequence. RNN, GRU and LSTM take and return a
+    PackedSequence.
 
     Fields:
         data (Tensor): (all steps, *), the steps of all sequences
         batch_sizes (Tensor): (steps), the number of sequences that have each step
-        sorted_indices (Tensor | None, default None): the original positions of the sequences; None if they came sorted
+        sorted_indices (Tensor | None, default None): the original positions of the sequences; None without sorting
         unsorted_indices (Tensor | None, default None): the order that undoes the sorting
 
     Example:
@@ -53,7 +54,7 @@ class PackedSequence(NamedTuple):
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Packs sequences that were padded to one length into a PackedSequence, and leaves the padding out.
+    """Packs padded sequences into a PackedSequence, and leaves the padding out.
 
     The input is (steps, batch, *). Raises ValueError if the lengths do not fit the input. With enforce_sorted=True,
     raises ValueError if a length is larger than the length before.

@@ -1,4 +1,6 @@
-"""Running statistics of a whole model. precise_bn computes them exactly, and freeze_norm stops their updates."""
+"""Running statistics of a whole model. precise_bn computes exact running statistics, and freeze_norm stops their
+updates.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,10 @@ def freeze_norm(model: AnyModule) -> AnyModule:
     """Freezes every layer with running statistics, for fine-tuning with small batches. `train()` does not unfreeze a
     layer.
 
-    A frozen layer normalizes with its running statistics and never changes them. Its weight and bias get no gradient,
-    but gradients still flow to its input. The function calls `layer.freeze()`, and `layer.unfreeze()` reverses this.
-    Normalizations without running statistics (GroupNorm, LayerNorm) work the same in both modes and are still trained.
-    Returns the model.
+    A frozen layer normalizes with its running statistics and never changes them. The weight and bias of this layer get
+    no gradient, but gradients still flow to the layer's input. The function calls `layer.freeze()`, and
+    `layer.unfreeze()` reverses this. Normalizations without running statistics (GroupNorm, LayerNorm) work the same in
+    both modes and are still trained. Returns the model.
 
     Example:
         >>> model = nn.utils.freeze_norm(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
@@ -109,15 +111,15 @@ def precise_bn(model: Module, loader: Iterable[Any], num_iters: int | None = Non
 
 
 def _in_order(model: Module, norms: list[Any], loader: Iterable[Any]) -> list[list[Any]]:
-    """Return the layers, each in a list, in the order in which data reaches them."""
+    """Return the layers `norms`, each in a separate list, in the order in which data reaches the layers."""
     seen = list(_collected(model, norms, loader, 1).entries)
     owners = {id(buffer): norm for norm in reversed(norms) for buffer in norm.buffers()}
     return [[owners[key]] for key in seen]
 
 
 def _measure(model: Module, norms: list[Any], loader: Iterable[Any], num_iters: int | None) -> None:
-    """Set the running statistics of these layers to the statistics of the data. All other layers are in evaluation
-    mode.
+    """Set the running statistics of the layers `norms` to the statistics of the data. All other layers are in
+    evaluation mode.
     """
     for entry in _collected(model, norms, loader, num_iters).entries.values():
         entry.set()

@@ -207,7 +207,7 @@ class Assigning(InPlace, Generic[TensorT]):
         return self._draw("normal_", generators.source(generator).normal(mean, std, self.shape))
 
     def uniform_(self, from_: float = 0, to: float = 1, *, generator: Any = None) -> Self:
-        """Fill with draws from the uniform distribution on [from_, to).
+        """Fill x with draws from the uniform distribution on [from_, to).
 
         Example:
             >>> x = mn.zeros(100).uniform_(2.0, 3.0)
@@ -231,7 +231,7 @@ class Assigning(InPlace, Generic[TensorT]):
             return self._filled("bernoulli_", select.as_array(numbers < share))
 
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
-        """Fill with integers drawn from from_ to to - 1; random_(n) draws from 0 to n - 1.
+        """Fill x with random integers of at least from_ and below to; random_(n) draws from 0 to n - 1.
 
         random_() draws from 0 to a limit. For an integer type, the limit is its largest number. For a float type, the
         limit is the largest number up to which the type holds all whole numbers. Raises ValueError for numbers that x's

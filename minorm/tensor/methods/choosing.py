@@ -138,7 +138,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.reshape(-1)
 
     def tile(self, *dims: Any) -> TensorT:
-        """Repeat x dims[i] times along axis i. If dims is shorter than the shape, it applies to the last axes."""
+        """Repeat x dims[i] times along axis i. If `dims` has fewer numbers than x has axes, `dims` applies to the last
+        axes.
+        """
         counts = sizes_of("tile", dims)
         return self.repeat((1,) * (self.ndim - len(counts)) + counts)
 
@@ -302,7 +304,8 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     ) -> TensorT:  # fmt: skip
         """Repeat each element `repeats` times along `dim`, or in the flattened tensor if dim is None.
 
-        If `repeats` is missing, x holds the counts: the result contains the number i x[i] times.
+        If `repeats` is missing, x holds the counts: the result has the number 0 x[0] times, then the number 1 x[1]
+        times, and so on.
 
         Example:
             >>> mn.tensor([7, 8]).repeat_interleave(2)

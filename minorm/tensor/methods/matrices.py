@@ -31,19 +31,20 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
     def tril(self, diagonal: int = 0) -> TensorT:
         """The lower triangle of each matrix, with 0 above the given diagonal.
 
-        diagonal=0 is the main diagonal, and diagonal=1 is the next one above the main diagonal.
+        diagonal=0 is the main diagonal, and diagonal=1 is the next diagonal above.
         """
         return _triangle("tril", self, diagonal, upper=False)
 
     def triu(self, diagonal: int = 0) -> TensorT:
         """The upper triangle of each matrix, with 0 below the given diagonal.
 
-        diagonal=0 is the main diagonal, and diagonal=1 is the next one above the main diagonal.
+        diagonal=0 is the main diagonal, and diagonal=1 is the next diagonal above.
         """
         return _triangle("triu", self, diagonal, upper=True)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
-        """Return the elements x[i, i + offset] of the axes dim1 and dim2, along the last axis of a view.
+        """Return a view of the elements x[i, i + offset], where the indices are along dim1 and dim2. The elements are
+        along the view's last axis.
 
         Example:
             >>> x = mn.tensor([[1, 2], [3, 4]])
@@ -65,7 +66,9 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         return diagonal.sum()
 
     def diag(self, diagonal: int = 0) -> TensorT:
-        """Return the diagonal of a matrix; from a vector, make a matrix with this diagonal and 0 elsewhere."""
+        """Return the diagonal of x if x is a matrix. If x is a vector, return a matrix with x on the diagonal and 0
+        elsewhere.
+        """
         if self.ndim == 2:
             taken: Any = self.diagonal(diagonal)
             return taken.clone()
@@ -74,7 +77,7 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         return self.diag_embed(diagonal)
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorT:
-        """Make a matrix of each row of x, with the row on a diagonal and 0 elsewhere.
+        """Make a matrix from each row of x, with the row on a diagonal and 0 elsewhere.
 
         The rows are along the last axis of x, and the matrices are along the axes dim1 and dim2 of the result. Raises
         ValueError if dim1 and dim2 are the same axis.

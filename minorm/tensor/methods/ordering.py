@@ -99,7 +99,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         return Ordered(self.gather(axis, places), places)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """Return the middle element or, for an even number of elements, the lower of the two in the middle.
+        """Return the middle element or, for an even number of elements, the smaller of the two middle elements.
 
         With `dim`, return (values, indices) along this axis. The result is NaN if x has a NaN. Raises ValueError if
         there are no elements.

@@ -209,7 +209,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Relu.apply(self)
 
     def softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """exp(x) / sum exp(x), where the sum is along `dim`. If `dtype` is given, x is first converted to it.
+        """exp(x) / sum exp(x), where the sum is along `dim`. If `dtype` is given, x is first converted to this type.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).softmax(0)
@@ -220,7 +220,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return activation.Softmax.apply(_cast(self, dtype), axis=_axis("softmax", dim, self))
 
     def log_softmax(self, dim: int, dtype: Any = None) -> TensorT:
-        """x - log sum exp(x), where the sum is along `dim`. If `dtype` is given, x is first converted to it.
+        """x - log sum exp(x), where the sum is along `dim`. If `dtype` is given, x is first converted to this type.
 
         Example:
             >>> mn.tensor([0.0, 0.0]).log_softmax(0)
@@ -267,7 +267,9 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return _rounded(self, "trunc")
 
     def round(self, *, decimals: int = 0) -> TensorT:
-        """Round to the nearest integer, and ties to even. `decimals` is the number of digits kept after the point."""
+        """Round to the nearest integer. A tie is rounded to the even integer. `decimals` is the number of digits kept
+        after the point.
+        """
         if decimals == 0:
             return _rounded(self, "rint")
         scale = 10.0 ** abs(decimals)
@@ -283,7 +285,7 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         return elementwise.Where.apply(x.isnan(), zero, x)
 
     def isnan(self) -> TensorT:
-        """True where x is not a number."""
+        """True where x is NaN."""
         return stepwise.Stepwise.apply(self, step="isnan")
 
     def isinf(self) -> TensorT:

@@ -42,7 +42,7 @@ class Products(Operators[TensorT], Generic[TensorT]):
         return _product("mm", self, mat2, 2, 2)
 
     def bmm(self, mat2: Any) -> TensorT:
-        """y[i] = x[i] @ mat2[i] for two stacks with equally many matrices."""
+        """y[i] = x[i] @ mat2[i] for two stacks with the same number of matrices."""
         if self.ndim == 3 and getattr(mat2, "ndim", 0) == 3 and self.shape[0] != mat2.shape[0]:
             raise ValueError(f"bmm: x is {self.shape}, mat2 is {mat2.shape}; expected as many matrices in both")
         return _product("bmm", self, mat2, 3, 3)

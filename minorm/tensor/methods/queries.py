@@ -46,7 +46,7 @@ ARGUMENTS = (
 
 @documented_methods(ARGUMENTS)
 class Queries(Operators[TensorT], Generic[TensorT]):
-    """Methods that tell about a Tensor or convert it, and that make new Tensors of the same type on the same device."""
+    """Methods that return properties of a Tensor, convert a Tensor, or make new Tensors of the same type and device."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     @property
     def grad_fn(self) -> Any:
-        """The Function that computed x. It is None for a leaf."""
+        """The Function that computed x, or None if x is a leaf."""
         return self.creator
 
     @property
@@ -86,7 +86,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.ndim
 
     def stride(self, dim: int | None = None) -> Any:
-        """Return how many elements apart neighbours along each axis, or along `dim`, are in memory."""
+        """Return the distance in memory between neighbours, counted in elements, for each axis or only for `dim`."""
         steps = tuple(step // self.itemsize for step in self.array.strides)
         return steps if dim is None else steps[dim]
 
@@ -97,7 +97,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return lies_in(self.array, memory_format)
 
     def is_floating_point(self) -> bool:
-        """Return True for the four float types."""
+        """Return True if x has one of the four float types."""
         return bool(dtypes.is_float(self.array.dtype))
 
     @property
@@ -111,7 +111,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return -1 if index is None else index
 
     def is_signed(self) -> Any:
-        """Return True for types that hold negative numbers."""
+        """Return True if x's type can hold negative numbers."""
         return self.array.dtype.kind not in "ub"
 
     def is_complex(self) -> Any:
@@ -178,14 +178,17 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self.to(other.dtype)
 
     def clone(self, *, memory_format: Any = None) -> TensorT:
-        """Return a copy with separate memory. Gradients flow through the copy. It keeps a channels-last order."""
+        """Return a copy with separate memory. Gradients flow through the copy. The copy of a channels-last tensor is
+        channels-last too.
+        """
         ordered: Any = self if memory_format is None else self.contiguous(memory_format)
         if ordered is not self:
             return ordered
         return elementwise.Copy.apply(self, order="K")
 
     def contiguous(self, memory_format: Any = None) -> Any:
-        """Return self, or a copy in row-major order or in memory_format.
+        """Return x in row-major order or in the order memory_format. If x has this order, x itself is returned, else a
+        copy.
 
         Raises ValueError if memory_format is for another number of axes.
         """
@@ -298,7 +301,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         return self  # type: ignore[return-value]
 
     def _set_requires_grad(self, operation: str, requires_grad: Any) -> None:
-        """Set requires_grad. It can be changed only for a leaf."""
+        """Set requires_grad. Only the requires_grad of a leaf can be changed."""
         if not isinstance(requires_grad, (bool, np.bool_)):
             raise TypeError(f"{operation}: requires_grad is {requires_grad!r}; expected a bool")
         if self.creator is not None:

@@ -26,7 +26,8 @@ def line_of_places(operation: str, index: Any, axes: int | None = 1) -> None:
 def to_write(operation: str, src: Any, value: Any) -> Any:
     """Return src, or value if src is None.
 
-    Raises TypeError if both or none of them are given, or if the given one is neither a Tensor nor a number.
+    Raises TypeError if src and value are both given or both None. Also raises TypeError if the argument that is given
+    is neither a Tensor nor a number.
     """
     if (src is None) == (value is None):
         both = "None" if src is None else "given"
@@ -38,7 +39,7 @@ def to_write(operation: str, src: Any, value: Any) -> Any:
 
 
 def put_by(operation: str, x: Any, index: Any, src: Any, reduction: str) -> str:
-    """Return the name under which Functions know the reduction.
+    """Check the arguments of a scatter, and return the name that Functions use for `reduction`.
 
     Raises ValueError for an unknown reduction, and TypeError for types that do not fit.
     """

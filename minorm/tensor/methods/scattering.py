@@ -52,7 +52,7 @@ ARGUMENTS = {
 
 @documented_methods(ARGUMENTS)
 class Scattering(Operators[TensorT], Generic[TensorT]):
-    """Methods that write elements to given indices, or combine the elements with those that are there."""
+    """Methods that write new elements to given indices, or combine new elements with the elements at these indices."""
 
     __slots__ = ()
 
@@ -159,7 +159,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
     def masked_scatter(self, mask: Any, source: Any) -> TensorT:
         """y = x where the mask is False. Where the mask is True, y has the elements of source in order.
 
-        Raises ValueError if source has fewer elements than the mask has True; on a GPU this is not checked.
+        Raises ValueError if source has fewer elements than there are True elements in the mask; on a GPU this is not
+        checked.
 
         Example:
             >>> mn.zeros(4).masked_scatter(mn.tensor([True, False, True, False]), mn.tensor([5.0, 6.0]))
@@ -227,7 +228,9 @@ def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction:
 
 
 def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) -> Any:
-    """Return a copy of x in which `values` are written to, or added to, x[indices]. NumPy's rules for indices hold."""
+    """Return a copy of x in which `values` are written to, or added to, x[indices]. The indices follow the rules of
+    NumPy.
+    """
     kind = getattr(values, "dtype", None)
     if kind != x.dtype or not hasattr(values, "from_array"):
         raise TypeError(
@@ -267,7 +270,7 @@ def _repeated(number: Any, x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _neutral(reduce: str, kind: Any) -> Any:
-    """Return the neutral element of a sum, product or extreme in type `kind`."""
+    """Return the neutral element of a sum, product, maximum or minimum (`reduce`) in the type `kind`."""
     if reduce not in ("amax", "amin"):
         return int(reduce == "prod")
     if dtypes.is_float(kind):
@@ -276,7 +279,9 @@ def _neutral(reduce: str, kind: Any) -> Any:
 
 
 def _mean(total: Any, x: Any, dim: int, index: Any, include_self: bool) -> Any:
-    """Divide each total by its number of elements. With include_self=True, x's own element counts too."""
+    """Divide each total by the number of elements that were added up. With include_self=True, x's own element counts
+    too.
+    """
     ones = _repeated(1, x, x.shape)
     start = ones if include_self else ones.scatter(dim, index, value=0)
     count = put_along("scatter_reduce", start, dim, index, _repeated(1, x, index.shape), "add")

@@ -33,11 +33,11 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return 1 - Erf.apply(as_float(self))
 
     def erfinv(self) -> TensorT:
-        """The number whose erf is x. It is infinite where x is -1 or 1, and NaN outside of -1 to 1."""
+        """The number whose erf is x. The result is infinite where |x| is 1, and NaN where |x| is above 1."""
         return ErfInv.apply(as_float(self))
 
     def logit(self, eps: float | None = None) -> TensorT:
-        """log(x / (1 - x)), the inverse of sigmoid. It is NaN where x is outside of 0 to 1, unless eps clips x.
+        """log(x / (1 - x)), the inverse of sigmoid. The result is NaN where x is outside of 0 to 1, unless eps clips x.
 
         Example:
             >>> mn.tensor([0.5, 1.0]).logit(eps=0.1)
@@ -46,7 +46,7 @@ class SpecialFunctions(Operators[TensorT], Generic[TensorT]):
         return elementary.Logit.apply(as_float(self), eps=eps)
 
     def atan2(self, other: Any) -> TensorT:
-        """The angle in radians, from -pi to pi, of the point `other` to the right of the origin and x above it.
+        """The angle in radians, from -pi to pi, of the point with the coordinates (other, x).
 
         Example:
             >>> mn.tensor([1.0, -1.0]).atan2(mn.tensor([-1.0, -1.0]))
