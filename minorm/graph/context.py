@@ -17,7 +17,7 @@ from minorm.support.documented import documented
 class Context:
     """The argument `ctx` of forward and backward, which passes values from one to the other; any attribute may be set.
 
-    needs_input_grad  whether each argument of forward wants a gradient
+    needs_input_grad  a tuple of bools: True for each argument of forward that needs a gradient
     """
 
     def __init__(self, needs: tuple[bool, ...]) -> None:

@@ -16,7 +16,11 @@ from minorm.onnx.loading.judging.naming import Origin
 
 
 def twice(arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Map Parameters that the exporter named to weights that the user named and that are equal, perhaps transposed."""
+    """Find Parameters that have a name from the exporter and equal a weight that has a name from the user.
+
+    Return a dict that maps the name of each such Parameter to the name of the weight. The two arrays are equal
+    directly, or after one array is transposed.
+    """
     named: dict[Any, list[str]] = {}
     for name, array in arrays.items():
         if array.ndim == 2 and array.size and origin.names(name):

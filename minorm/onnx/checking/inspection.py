@@ -38,7 +38,10 @@ from minorm.serialization import limits
 
 @dataclass(frozen=True)
 class Row:
-    """Describes one node. `since` is 0 if the operator is unknown; `why` says why minorm does not run the node."""
+    """Describes one node; `why` says why minorm does not run the node.
+
+    `since` is the version of the node's operator, or 0 if the operator is unknown.
+    """
 
     node: str
     operator: str
@@ -145,7 +148,10 @@ def _read(path: str | os.PathLike[str], max_bytes: int, operation: str) -> onnx.
 
 
 def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
-    """Return the nodes after functions and branches are flattened, as in `load`; if this fails, the file's nodes."""
+    """Return the nodes after functions and branches are flattened, as in `load`.
+
+    If flattening fails, return the nodes of the main graph, as they are in the file.
+    """
     try:
         opsets = opset_table(proto.opset_import, "the model") or {"": 1}
         nodes = Flattener(proto, opsets, folder, Budget(max_bytes)).nodes()

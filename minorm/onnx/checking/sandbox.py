@@ -66,7 +66,7 @@ class Answer:
 
     @property
     def failure(self) -> tuple[str, Stage] | None:
-        """Return the name and the Stage of the failed stage, or None."""
+        """Return the name and the Stage of the stage that failed; None if no stage failed."""
         return next(((name, stage) for name, stage in self.stages.items() if stage.state == "failed"), None)
 
 
@@ -121,7 +121,12 @@ def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[st
 
 @dataclass(frozen=True)
 class Trial:
-    """The result for a group of sizes: the index of the first size that works, its outputs, and errors before it."""
+    """The result for a group of sizes.
+
+    taken      the index of the first size that works; None if no size works
+    errors     the errors of the sizes that were tried before
+    outputs    the outputs of the model at the size that works
+    """
 
     taken: int | None
     errors: list[str]
@@ -168,7 +173,10 @@ def try_all(
 
 
 def _request(folder: str, model: onnx.ModelProto | str, memory: int, seconds: float, **what: Any) -> None:
-    """Write the request; also write the model, if it is a ModelProto."""
+    """Write the file request.json, which tells the worker what to do.
+
+    If the model is a ModelProto, write the model to a file too.
+    """
     path = model if isinstance(model, str) else os.path.join(folder, "model.onnx")
     if not isinstance(model, str):
         with open(path, "wb") as file:

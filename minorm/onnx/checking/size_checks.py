@@ -88,9 +88,9 @@ class Comparison:
         warnings.warn(f"{self.operation}: {message}", stacklevel=5)
 
     def correct(self, new: Any, folder: str | None = None) -> None:
-        """Remove wrong declarations from the new model: lengths of outputs that are declared wrongly become free.
+        """Correct the lengths that the new model declares wrongly.
 
-        Wrong declarations of the values between the nodes are dropped.
+        For an output, a wrong length becomes free. For a value between nodes, the whole declaration is removed.
         """
         for place, entry in enumerate(new.graph.output):
             found = [(run.size, run.outputs[place]) for run in self.runs if place < len(run.outputs)]

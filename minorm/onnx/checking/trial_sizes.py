@@ -1,4 +1,6 @@
-"""Choose the sizes at which we try a model: three lengths for every free axis, one of them no multiple of a stride.
+"""Choose the sizes at which we try a model: three lengths for every free axis.
+
+One of the three lengths is not a multiple of a stride.
 
 Sizes come in groups; we use the first size of each group that the model accepts. If there is an example, the first size
 is the example's size, and the other sizes are similar. Then the values of all inputs are taken from the example,
@@ -162,9 +164,10 @@ PRIMES = (Way(times=3, over=4, prime=True), Way(11, prime=True), Way(1, prime=Tr
 
 
 def _near(even: bool, least: int) -> Iterator[tuple[tuple[int, ...], Way]]:
-    """Yield pairs (batch sizes to choose from, Way to other lengths), the pair that most models accept first.
+    """Yield pairs (batch sizes, Way) in the order in which we try them; most models accept the first pair.
 
-    From the batch sizes, `around` takes the first that differs from the example's batch size.
+    From the batch sizes, `around` takes the first that differs from the example's batch size. The Way computes the
+    other lengths.
     """
     batches = tuple(n for n in ((1, 2, 4, 8) if even else (3, 5, 7)) if n >= least)
     for start in range(len(batches) - 1):

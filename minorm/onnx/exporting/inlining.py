@@ -83,8 +83,9 @@ def renamed(
     given: Mapping[str, Any] | None = None,
     labels: Mapping[tuple[str, int], str] | None = None,
 ) -> list[Any]:
-    """Copy nodes, with the graphs inside them, for another graph; `rename` maps a value's name to its name there.
+    """Copy nodes, with the graphs inside them, into another graph.
 
+    rename    a function that turns the name of a value into the value's name in the other graph
     given     the attributes that a call passes to the function; None for nodes outside functions
     labels    (context, index) of a node with graphs inside -> its label
     """
@@ -113,7 +114,11 @@ def renamed(
 
 
 def scope_of_names(known: dict[str, str], context: str, around: Names | None = None) -> Names:
-    """Return a function that renames values: by `known`, else by `around`, or, if that is None, to a new name."""
+    """Return a function that renames values.
+
+    A name in `known` is replaced by the name there. For all other names, the function calls `around`. If `around` is
+    None, the new name is `context/name`, which is added to `known`.
+    """
 
     def rename(name: str) -> str:
         if not name or name in known:

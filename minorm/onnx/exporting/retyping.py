@@ -1,4 +1,4 @@
-"""Convert a whole model to another float type, as `to(mn.float16)` converts the module loaded from it.
+"""Convert a whole ModelProto to another float type. The loaded module's `to(mn.float16)` has the same effect.
 
 All floats that nodes read or make as data get the new type: inputs, outputs, tensors, and the types that Casts and
 other nodes name. Values computed from shapes and constants alone keep the types of the file, because float16 cannot

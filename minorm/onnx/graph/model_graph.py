@@ -78,7 +78,7 @@ class Node:
 
 @dataclass
 class Result:
-    """Shape and type of a result of the call that is being written."""
+    """Holds the shape and the type of one result of the call that is being written."""
 
     shape: Shape
     dtype: np.dtype[Any]
