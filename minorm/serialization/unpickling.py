@@ -1,4 +1,4 @@
-"""Interprets a pickle. A pickle is a program for a stack machine; this one knows only what a state_dict needs.
+"""Interprets pickles. A pickle is a program for a stack machine; our machine knows only what a state_dict needs.
 
 The machine makes dicts, lists, tuples, texts and numbers. It computes the results of three known functions itself, and
 refuses every other name. So a function that the file names is never called. A tensor is only described: a `Tensor` says

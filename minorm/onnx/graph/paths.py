@@ -20,7 +20,10 @@ _CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # TensorFlow puts such
 
 
 def of(node: Any) -> str:
-    """Return the path of the module that a NodeProto comes from; "" for the outermost module or for no record."""
+    """Return the path of the module that a NodeProto comes from.
+
+    Return "" if this is the outermost module, or if the file does not record the module.
+    """
     scopes = _scopes(node)
     return of_name(node.name) if scopes is None else "".join(scopes[-2:-1])
 

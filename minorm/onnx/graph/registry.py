@@ -76,7 +76,11 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 @dataclass(frozen=True)
 class Writer:
-    """A rule that writes calls of `target` as versions `since` of `operator`; None stands for any operators."""
+    """A rule that writes calls of `target`.
+
+    operator    the operator that the rule writes; None if the rule may write any operators
+    since       the first version of the operator for which the rule is used, or a tuple with all versions
+    """
 
     target: Any
     operator: str | None
@@ -203,7 +207,7 @@ def writers(target: Any, opset: int) -> list[Rule]:
 
 
 def absent(target: Any, opset: int) -> list[str]:
-    """Return the reasons for an error: the operators that could write a call of `target` at a newer opset."""
+    """Return a reason for each operator that could write a call of `target` only at a newer opset than `opset`."""
     found = [writer for writer in WRITERS.get(target, ()) if not writer.fits(opset)]
     return [f"it is {w.operator} of opset {w.versions()[0]} on; the model's opset is {opset}" for w in found]
 

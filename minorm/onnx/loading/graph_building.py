@@ -315,7 +315,10 @@ class Builder:
 
 
 def _precise(node: Node) -> tuple[int, ...]:
-    """Return the inputs whose float type may differ from the type of the other inputs in the operator's schema."""
+    """Return the indices of the inputs whose float type may differ from the type of the other inputs.
+
+    The schema of the node's operator says which inputs these are.
+    """
     if node.operator == "If":
         return ()
     formal = onnx.defs.get_schema(node.operator, node.since, "").inputs

@@ -105,7 +105,10 @@ def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[floa
 
 
 def layer_of(root: Module, name: str) -> Module:
-    """Return the module of a tensor's dotted name; if it does not exist, return the last existing one on the path."""
+    """Return the module that the dotted name of a tensor gives.
+
+    If this module does not exist, return the last module on the path that exists.
+    """
     module: Module = root
     for part in name.split(".")[:-1]:
         child = vars(module).get(part)

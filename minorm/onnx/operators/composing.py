@@ -116,7 +116,7 @@ def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
 
 
 def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tuple[str, str, str]:
-    """Write (x - mean) / sqrt(var + eps), the mean and the root.
+    """Write (x - mean) / sqrt(var + eps); return the names of this value, of the mean and of the root.
 
     The mean can be large, so x is centred first.
     """

@@ -3,7 +3,8 @@
 A node's rule checks its arguments, reads axes and sizes, and applies Functions to arrays. In evaluation mode and
 without gradients, all this depends on shapes alone, except the results of the Functions. So we trace the second run
 with inputs of the same shapes and types. A Plan holds the Functions of this run, with their options and the registers
-of their arrays. Later runs apply these Functions in the same order to the same arrays, and give the same bits.
+of their arrays. Later runs apply these Functions in the same order to arrays in the same registers, and give the same
+bits.
 
 A plan is made only if it certainly gives the same bits. Some rules read elements of their arguments themselves, not
 through a Function. These arguments must depend on shapes alone; watched.py notices such reads. The shapes of results

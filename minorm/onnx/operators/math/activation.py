@@ -250,7 +250,7 @@ def _erfc(g: Graph, z: Value) -> Value:
 
 
 def _gelu_without_erf(g: Graph, x: Value) -> Value:
-    """relu(x) - |x| / 2 * erfc(|x| / sqrt 2)"""
+    """Write relu(x) - |x| / 2 * erfc(|x| / sqrt 2), which is the GELU of x."""
     z = g.add("Mul", g.add("Abs", x), g.scalar(math.sqrt(0.5), x))
     return g.add("Sub", g.add("Relu", x), g.add("Mul", g.add("Mul", z, g.scalar(math.sqrt(0.5), x)), _erfc(g, z)))
 

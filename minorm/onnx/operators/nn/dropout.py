@@ -38,9 +38,11 @@ def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
 
 
 class Dropout(Layer):
-    """A Dropout node. If the graph does not compute its mode, the file gives the mode, until train() or eval().
+    """A Dropout node, in training or in inference mode.
 
-    If the graph reads the second output, this output is True (before version 10, it is 1) for each kept element.
+    If the graph computes the mode, the node uses this mode. Otherwise, the node begins in the mode that the file gives,
+    and train() and eval() change the mode. If the graph reads the second output, this output is True for each kept
+    element (before version 10, it is 1).
     """
 
     def __init__(self, node: Node, trains: bool) -> None:

@@ -80,7 +80,7 @@ def _count(g: Graph, batches: Value, seen: Value) -> None:
 
 
 def _unbiased(g: Graph, found: Moments) -> Value:
-    """var * n / (n - 1)"""
+    """Write the unbiased variance, var * n / (n - 1)."""
     rest = g.add("Max", g.add("Sub", found.count, g.scalar(1, found.count)), g.scalar(1, found.count))
     return g.add("Mul", found.var, g.add("Div", found.count, rest))
 
@@ -124,7 +124,10 @@ def _running(
     unbiased_running_var: bool,
     compute_dtype: Any,
 ) -> Value:
-    """Normalize each channel, either with x's statistics (and update the running ones), or with running statistics."""
+    """Normalize each channel with x's statistics if `from_batch` is True, or else with the running statistics.
+
+    If x's statistics are used, they also update the running statistics.
+    """
 
     def shaped(vector: Value | None) -> Value | None:
         return vector if vector is None or vector.ndim > 1 else channels(g, x, vector)

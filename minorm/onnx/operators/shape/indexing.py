@@ -1,4 +1,7 @@
-"""Write x[1:3, None] as Slice, Squeeze, Unsqueeze, x[indices] as Gather, x.gather as GatherElements; and read them."""
+"""Write x[1:3, None] as Slice, Squeeze and Unsqueeze; read Slice; read and write Gather and GatherElements.
+
+x[indices] is written as Gather, and x.gather as GatherElements.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +157,7 @@ def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
 
 @lowers(ops.rolled)
 def write_rolled(g: Graph, x: Value, step: int, axis: int) -> Value:
-    """Write the elements (i - step) mod n of a free axis."""
+    """Roll x along a free axis of length n: element i of the result is element (i - step) mod n of x."""
     n = x.known_shape[axis]
     if not isinstance(n, Size):
         raise RuleNotApplicable("along an axis of fixed length it picks known places")
