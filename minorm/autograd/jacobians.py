@@ -58,7 +58,7 @@ def _check_strategy(operation: str, name: str, strategy: str) -> None:
 
 
 def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[Tensor]:
-    """Return the derivatives of all elements of one output by each input."""
+    """Return the derivatives of all elements of the output y with respect to each input."""
     if y.numel() == 0:
         return [zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device) for x in call.inputs]
     with enable_grad():  # y[i] must join the graph, also inside the caller's no_grad()

@@ -164,7 +164,7 @@ def walk(
 
 
 def _gradients_with_edge(function: Function, gradients: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Compute the gradients of the function's inputs, and return those whose edge is not None."""
+    """Compute the gradients of the function's inputs; return the gradients of the inputs whose edge is not None."""
     needs = function.needs
     function.needs = tuple([edge is not None for edge in edges])
     try:

@@ -98,7 +98,7 @@ def run_recorded(source: Any, index: int, gradient: Any) -> Any:
 
 
 def _array_of_answer(answer: Any, array: Any) -> Any:
-    """Return a hook's answer as an array; raise an error if its shape or type is not that of the gradient `array`."""
+    """Return a hook's answer as an array; raise an error if its shape or type differs from the gradient `array`."""
     if not hasattr(answer, "from_array"):
         raise TypeError(f"register_hook: the hook returned {kind_of(answer)}; expected a Tensor, or None")
     if answer.array.shape != array.shape or answer.array.dtype != array.dtype:

@@ -122,7 +122,7 @@ def no_casts() -> Iterator[None]:
 
 
 def remember(array: Any) -> None:
-    """Keep a copy of an array's contents, unless the trace has one already; called before a change in place."""
+    """Keep a copy of an array that will be changed in place, unless the trace already has a copy of this array."""
     if id(array) not in state.originals:
         state.originals[id(array)] = array, array.copy()
 

@@ -33,11 +33,11 @@ class Wanted:
                 self._look(y.creator)
 
     def has(self, source: Any, index: int) -> bool:
-        """Return whether this output of a Function, or this leaf, is one of the places or leads to one."""
+        """Return whether this leaf, or this output of a Function, is a wanted place or leads to a wanted place."""
         return (id(source), index) in self.places or self.leading.get(id(source), False)
 
     def among(self, edges: Sequence[Any]) -> tuple[bool, ...]:
-        """Return a bool for each edge of a Function: True if the edge leads to one of the places."""
+        """Return a bool for each edge of a Function: True if the edge leads to a wanted place."""
         return tuple([edge is not None and self.has(edge[0], edge[1]) for edge in edges])
 
     def _look(self, root: Function) -> None:

@@ -197,7 +197,7 @@ class _Machine:
         self.push(Storage(str(key), kind.removeprefix("torch "), count), STORAGE)
 
     def answer(self) -> None:
-        """Replace a known function and its arguments on the stack by the function's result, without calling it."""
+        """Replace a known function and its arguments on the stack by the result, without calling the function."""
         arguments, function = self.pop(), self.pop()
         if type(function) is not Name or type(arguments) is not tuple:
             raise ValueError("its pickle is damaged: it calls what is no function")

@@ -1,7 +1,8 @@
-"""Find a weight that became two tensors, which no longer train together, and weights that became one tensor.
+"""Find one weight that a file holds as two tensors, and several weights that a file holds as one tensor.
 
 If a head shares its weights with a word embedding, constant folding writes the head's transposed weights as a second
-tensor. PyTorch's newer exporter writes equal weights of several modules as one tensor, under a new name.
+tensor. Then the two tensors no longer train together. PyTorch's newer exporter writes equal weights of several modules
+as one tensor, under a new name.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def _ends(array: Any) -> Any:
 
 
 def merged(proto: Any, arrays: Mapping[str, Any], origin: Origin) -> list[str]:
-    """Return Parameters that nodes of several modules read and whose names come from the exporter."""
+    """Return the Parameters whose names come from the exporter and that nodes of several modules read."""
     modules: dict[str, set[str]] = {}
     for node in proto.graph.node:
         for name in node.input:

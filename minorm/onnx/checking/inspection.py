@@ -110,7 +110,7 @@ class Inspection:
 def inspect(
     path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None, operation: str = "check"
 ) -> Inspection:
-    """Inspect an ONNX file; raise LoadError for other files.
+    """Inspect an ONNX file; raise LoadError if the file is not an ONNX file.
 
     max_bytes, external_root    as in `load`
     operation                   the name of the caller, for errors
@@ -258,7 +258,10 @@ def _is_float(kind: int) -> bool:
 
 
 def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
-    """Return why minorm cannot run this node, if the node alone shows the reason; else return ""."""
+    """Return why minorm cannot run this node; "" if minorm can, or if the node alone does not show the reason.
+
+    refused    True if `load` has refused the file; then the node's reader is tried too
+    """
     why = registry.why_not(node.operator, node.domain, node.opset)
     if why or not refused:
         return why

@@ -110,7 +110,7 @@ def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
 
 
 def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
-    """Return pairs of indices of `rows`, where the second layer of a pair reads a result of the first layer."""
+    """Return pairs (i, j) of indices of `rows`: the layer rows[j] reads a result of the layer rows[i]."""
     maker = {name: place for place, row in enumerate(rows) for name in row.gives}
     return sorted(
         {(maker[n], place) for place, row in enumerate(rows) for n in row.reads if maker.get(n, place) != place}

@@ -41,7 +41,10 @@ _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR
 
 @dataclass(frozen=True)
 class Stage:
-    """Says how one stage ended: passed, failed, or absent (onnxruntime is missing or lacks something in the model)."""
+    """Says how one stage ended: passed, failed, or absent.
+
+    A stage is absent if onnxruntime is missing, or lacks something that the model needs.
+    """
 
     state: str
     text: str = ""

@@ -44,7 +44,7 @@ class Source(Protocol):
         """Try each group's sizes in turn until the source accepts one; return a Stage if the source cannot run."""
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """Return the end of a sentence that names the new model's first wrong node; "" if it is unknown."""
+        """Return the end of a sentence that names the new model's first wrong node; "" if this node is unknown."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,10 @@ class Size:
 
 
 def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
-    """Fill another shape with values of `array`; multiply floats by 0.5 to 1, or draw random floats if all are 0."""
+    """Return an array with the given shape, whose elements are random elements of `array`.
+
+    Floats are also multiplied by random factors from 0.5 to 1. If all floats are 0, random floats are drawn instead.
+    """
     for axis, n in enumerate(shape):
         if n != array.shape[axis]:
             array = np.take(array, rng.integers(0, max(1, array.shape[axis]), n), axis)
@@ -81,7 +84,7 @@ def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
 
 
 def usual(labels: Labels, elems: Mapping[str, int]) -> list[list[Size]]:
-    """Return groups of sizes if there is no example; return only one group if no length is free."""
+    """Return groups of sizes for a model without an example; return only one group if no length is free."""
     free = any(isinstance(n, str) for lengths in labels.values() for n in lengths)
     return [list(_drawn(labels, elems, tries)) for tries in ((USUAL, EVEN, ODD) if free else (USUAL[:1],))]
 

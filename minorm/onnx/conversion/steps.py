@@ -116,7 +116,7 @@ def step(d: NodeRewriter, operator: str, old: int, new: int) -> None:
 
 
 def _count_from_the_front(d: NodeRewriter, name: str) -> None:
-    """Make negative axes positive."""
+    """Make the negative axes in the attribute `name` positive."""
     if not d.has(name):
         return
     value = d.get(name)

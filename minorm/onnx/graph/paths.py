@@ -61,5 +61,8 @@ def uncalled(path: str) -> str:
 
 
 def prefix(name: str) -> str:
-    """Return the part of a tensor's name before the last dot, which in names by people is the path of a module."""
+    """Return the part of a tensor's name before the last dot.
+
+    In a name that a person gave, this part is the path of a module.
+    """
     return name.rpartition(".")[0]

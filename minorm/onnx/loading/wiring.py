@@ -87,8 +87,7 @@ class Wiring:
         return len(readers) == 1 and id(readers[0]) in among
 
     def is_private(self, nodes: Collection[Node], result: str) -> bool:
-        """Return True if `nodes` have the same conditions, and other nodes read no value of `nodes` except
-        `result`."""
+        """Return True if `nodes` have the same conditions, and no other node reads their values except `result`."""
         inside = {id(node) for node in nodes}
         made = [name for node in nodes for name in node.outputs if name and name != result]
         return len({node.conditions for node in nodes}) == 1 and all(

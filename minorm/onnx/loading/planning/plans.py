@@ -104,7 +104,10 @@ def _key(given: Sequence[Tensor], dtype: Any) -> Any:
 
 
 def _may_repeat(given: Sequence[Tensor]) -> bool:
-    """Return True if a run may use a plan, because it is not watched and only computes, with minorm's kernels."""
+    """Return True if a run with the inputs `given` may use a plan.
+
+    The run must not record gradients, must not be traced or watched, and must compute with arrays of NumPy.
+    """
     if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
         return False
     return all(isinstance(x, Tensor) and type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)

@@ -249,7 +249,10 @@ def _elements(options: Any) -> Iterator[Elements]:
 
 
 def _is_array_of(tensor: Any, elements: Elements) -> bool:
-    """Return True if `elements` are the unchanged integers of a stand-in; a mask would decide a result's shape."""
+    """Return True if `elements` are the unchanged integers of a stand-in, which are the indices of a Take.
+
+    A mask of bools does not count, because its elements decide the shape of the result.
+    """
     return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
 
 

@@ -62,7 +62,7 @@ def makers(value: str, w: Wiring) -> list[Node]:
 
 
 def carried(value: str, w: Wiring) -> str:
-    """Return a name for the bytes of a value that the file does not use yet."""
+    """Return a name for the bytes of a value; the file does not use this name yet."""
     return unused(f"{value} bytes", w)
 
 

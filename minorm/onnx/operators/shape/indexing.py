@@ -27,7 +27,10 @@ Ints = Sequence[int]
 
 
 def _axis_by_axis(index: Any, ndim: int) -> list[Any]:
-    """Expand `...` in an index to full slices, so that each axis of x has one entry besides entries None."""
+    """Replace `...` in an index by full slices.
+
+    Then the index has one entry for each axis of x, and perhaps entries None in addition.
+    """
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [np.asarray(part) if isinstance(part, list) else part for part in parts]
     used = sum(part is not None and part is not Ellipsis for part in parts)
