@@ -97,7 +97,7 @@ def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:
 
 
 def finished(results: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
-    """Return the results; detach them from the graph unless create_graph is True."""
+    """Return the results; unless create_graph is True, detach the results from the graph."""
     return list(results) if create_graph else [x.detach() for x in results]
 
 

@@ -206,8 +206,9 @@ def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weigh
 
 
 def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return pairs (output, weights), both Tensors. Weights that the user passed as a Tensor stay the same Tensor,
-    which may be part of the graph.
+    """Return pairs (output, weights), in which the output and the weights are Tensors.
+
+    If the user passed the weights as a Tensor, the pair has the same Tensor, which may be part of the graph.
     """
     pairs = zip(ends, weights, given, strict=True)
     return [(y, v if is_tensor(v) else y.from_array(array)) for y, array, v in pairs]

@@ -100,7 +100,10 @@ def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
 
 
 def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call `function` with arguments by name, as an interceptor gets them; *args and **kwargs are unpacked."""
+    """Call `function` with arguments by name, as an interceptor gets the arguments.
+
+    The values for *args and **kwargs are unpacked.
+    """
     positional: list[Any] = []
     named = dict(arguments)
     for name, parameter in signature_of(function).parameters.items():

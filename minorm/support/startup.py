@@ -41,7 +41,7 @@ class Startup:
     pressed = False
 
     def watch(self) -> None:
-        """Install the handlers; if SIGINT is ignored, as in a background job of a shell, it stays ignored."""
+        """Install the handlers; if SIGINT is ignored, as in a background job of a shell, SIGINT stays ignored."""
         if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
             _signal.signal(_signal.SIGINT, self.interrupt)
         sys.excepthook = self.excepthook

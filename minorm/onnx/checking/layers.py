@@ -52,7 +52,10 @@ class LayerRow:
 
     @property
     def trains(self) -> str:
-        """Say if the parameters train: "yes", "partly" or "frozen"; "no" if there are only fixed numbers; else ""."""
+        """Say how many of the parameters train: "yes" (all), "partly" or "frozen" (no parameter).
+
+        The result is "no" if the layer has only fixed numbers, and "" if the layer has no numbers that could train.
+        """
         if not self.parameters:
             return "no" if self.fixed else ""
         return "yes" if not self.frozen else "frozen" if self.frozen == self.parameters else "partly"

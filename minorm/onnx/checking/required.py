@@ -103,7 +103,10 @@ class Required:
             self.fixed.setdefault(self._root(axis), length)
 
     def same(self, a: Length, b: Length) -> Length:
-        """Record that two axes have equal lengths, and return this length; if one length is 1, return the other."""
+        """Record that two axes have equal lengths, and return this length.
+
+        If one of the two lengths is 1, return the other length.
+        """
         if a == 1:
             return b
         if b == 1:

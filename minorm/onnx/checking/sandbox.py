@@ -224,7 +224,7 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
 
 
 def _with_arrays_in_file(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a size in the form for the request; if the size has arrays, write them to a separate file."""
+    """Return `size` in the form for the request; if `size` has arrays, write the arrays to a separate file."""
     if "arrays" not in size:
         return dict(size)
     arrays = size["arrays"]
@@ -253,7 +253,7 @@ def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
 
 
 def _start(command: Sequence[str], errors: str, seconds: float) -> str:
-    """Run the worker; return "" if it ended by itself, and otherwise a text that says how it was stopped."""
+    """Run the worker; return "" if the worker ended by itself, or else a text that says how the worker was stopped."""
     code = subprocesses.run(command, errors, seconds, environment=ONE_THREAD)
     if code is None:
         return f"gave no answer in {seconds:g} seconds and was stopped"

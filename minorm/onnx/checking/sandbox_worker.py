@@ -230,7 +230,9 @@ def _fed(path: str, entries: list[dict[str, Any]]) -> dict[str, tuple[Any, int]]
 
 
 def _try_all(session: Any, own: int, groups: list[list[dict[str, Any]]], folder: str) -> None:
-    """Try each group's sizes in turn until the model accepts one; report its index, and the errors of earlier sizes.
+    """Try each group's sizes in turn until the model accepts a size.
+
+    Report the index of this size, and the errors of the sizes that were tried before.
 
     own    the number of the session's outputs to keep
     """

@@ -59,7 +59,7 @@ class Run:
 
 
 class Comparison:
-    """Holds the correct results, and compares a new file with them.
+    """Holds the correct results, and compares the results of a new file with the correct results.
 
     groups       groups of sizes; the comparison uses the first size of each group that the source accepts
     operation    the caller, for messages

@@ -176,7 +176,7 @@ def how_to_check(proto: onnx.ModelProto) -> str:
 
 
 def checked(how: str) -> str:
-    """Return the report's text for a checker that ran as `how` says and found no error."""
+    """Return the text of the report for a checker that found no error; `how` says how the checker ran."""
     return {"full": "passed", "plain": f"passed ({_UNSOUND})", "": "not asked"}[how]
 
 

@@ -56,7 +56,7 @@ class _Inliner:
         return body + [helper.make_node("Identity", [source], [actual], label) for source, actual in passed]
 
     def _import(self, function: Any) -> None:
-        """Import a function's domains into the model; raise ExportError if the model has them at another opset."""
+        """Import a function's domains into the model; raise ExportError if the model has a domain at another opset."""
         known = {domain_of(entry.domain): entry.version for entry in self.model.opset_import}
         for entry in function.opset_import:
             if known.setdefault(domain_of(entry.domain), entry.version) != entry.version:

@@ -224,7 +224,10 @@ class _Fuser:
         return size
 
     def _tail(self, norm: Norm, shape: Sequence[Any]) -> tuple[int, ...]:
-        """Return the lengths of the norm's axes; raise an error unless these are the last axes and weights fit them."""
+        """Return the lengths of the norm's axes.
+
+        Raise an error if these axes are not the last axes, or if the weights do not fit the lengths.
+        """
         count, rank = len(norm.axes), len(shape)
         tail = tuple(shape[rank - count :])
         if sorted(axis % rank for axis in norm.axes if -rank <= axis < rank) != list(range(rank - count, rank)):

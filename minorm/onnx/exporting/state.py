@@ -142,7 +142,7 @@ class State:
         return not same(self.arrays[name], self.arrays.get(value, array) if value != name else array)
 
     def _separate(self, name: str, array: Any, names: Values) -> None:
-        """Give statistics a separate initializer if they have changed and the file shares or computes them."""
+        """If statistics have changed, and are shared or computed in the file, give them a separate initializer."""
         if not self.differs(name):
             return
         own, node = name, self.bodies.maker(name)

@@ -64,7 +64,7 @@ class Values:
             values = values.around
 
     def kind(self, name: str) -> Kind:
-        """Return the known type and shape of a value; shape inference runs only if the graph does not give them."""
+        """Return the known type and shape of a value; shape inference runs only if the graph does not give the type."""
         for values in self.chain():
             if name in values.made:
                 return values.made[name]
@@ -74,7 +74,7 @@ class Values:
         return next((v.kinds()[name] for v in self.chain() if name in v.kinds()), Kind())
 
     def array(self, name: str) -> Any:
-        """Return the contents of a value if the file fixes them; else None."""
+        """Return the contents of a value if the file fixes these contents; else None."""
         tensor = next((v.tensors[name] for v in self.chain() if name in v.tensors), None)
         if tensor is None:
             return next((v.folded()[name] for v in self.chain() if v.folded and name in v.folded()), None)
@@ -184,7 +184,7 @@ class NodeRewriter:
         return n
 
     def array(self, place: int) -> Any:
-        """Return the contents of an input if the file fixes them; else None."""
+        """Return the contents of input `place` if the file fixes these contents; else None."""
         return self.values.array(self.input(place)) if self.input(place) else None
 
     def absorb(self, place: int, what: str) -> Any:

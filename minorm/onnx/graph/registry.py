@@ -160,7 +160,10 @@ def reads(
 
 
 def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that converts an operator from version `old` to `new`; None as `old` means any versions."""
+    """Register the rule that converts an operator from version `old` to version `new`.
+
+    If `old` is None, the rule converts the operator between any two versions.
+    """
     key = operator if old is None else (operator, old, new)
     if key in CONVERTERS:
         raise ValueError(f"{key} has a rule already: {CONVERTERS[key].__name__}")

@@ -84,9 +84,10 @@ class Step:
         return results
 
     def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
-        """Compute the results; if the operation needs all its arguments on one GPU, move the constants there first.
+        """Compute the results.
 
-        Constants that the operation itself reads, such as shapes and axes, stay on the CPU.
+        If the operation needs all its arguments on one GPU, the constants are moved to this GPU first. Constants that
+        the operation itself reads, such as shapes and axes, stay on the CPU.
         """
         if not self.together:
             try:

@@ -42,7 +42,10 @@ from minorm.tensor.tensor import Tensor
 
 
 class Builder:
-    """Calls the readers in order; computes the nodes that depend on constants alone, and makes steps of the others."""
+    """Calls the readers of the nodes in order.
+
+    A node that depends on constants alone is computed at once. For every other node, a step is made.
+    """
 
     def __init__(
         self,

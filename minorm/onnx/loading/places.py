@@ -93,7 +93,7 @@ def in_order(
 
 
 def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[float, str]:
-    """Sort the modules below a module, and return the first node that reads a tensor there."""
+    """Sort the modules below `module`, and return the first node that reads a tensor of `module` or below."""
     uses = module.uses.values() if isinstance(module, Layer) else ()
     own = [first[id(thing)] for thing in (module, *uses) if id(thing) in first]
     if own and isinstance(module, Layer):

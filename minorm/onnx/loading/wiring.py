@@ -61,12 +61,12 @@ class Wiring:
     # Nodes
 
     def maker(self, name: str, *operators: str) -> Node | None:
-        """Return the node that computes a value, if it has one of these operators."""
+        """Return the node that computes a value if this node has one of `operators`; else None."""
         node = self.makers.get(name)
         return node if node is not None and _is_one_of(node, operators) else None
 
     def reader(self, name: str, *operators: str) -> Node | None:
-        """Return the only reader of a value, if it has one of these operators.
+        """Return the only reader of a value if this reader has one of `operators`; else None.
 
         A CastLike does not count as a reader if it uses only the type of the value and if only the reader needs the
         result.

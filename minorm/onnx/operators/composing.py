@@ -127,7 +127,7 @@ def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tu
 
 
 def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
-    """Write the mean over axes, and x - mean.
+    """Write the mean over `axes`, and the difference x - mean; return the names of these two values.
 
     The mean is rounded to the precision of x, so the mean of the differences is subtracted too.
     """

@@ -136,7 +136,7 @@ def _may_be_a_table(array: Any) -> bool:
 
 
 def _sample(array: Any) -> Any:
-    """Return some of the numbers, or all of them if the tensor is small."""
+    """Return some of the numbers, or all numbers if the tensor is small."""
     flat = array.reshape(-1)
     return flat if flat.size <= SMALL else flat[:: flat.size // SAMPLE]
 
@@ -191,7 +191,7 @@ def _is_wave(values: Any) -> bool:
 
 
 def _lines(values: Any, axis: int, most: int | None = None) -> Any:
-    """Return all lines along an axis in float64, or about `most` of them.
+    """Return the lines of numbers along an axis, in float64: all lines, or about `most` lines.
 
     The lines come from all parts of the tensor, because its first lines may be all zeros.
     """

@@ -254,7 +254,10 @@ class _Learned:
 
 
 def states(nodes: Sequence[Node]) -> set[str]:
-    """Return the initial values of RNNs and loops, and the values from which nodes make them by a repeat or a cast."""
+    """Return the initial values of RNNs and loops.
+
+    The result also has the values from which a repeat or a cast makes such initial values.
+    """
     found = set[str]()
     for node in reversed(nodes):
         if node.operator in REPEATING or node.operator == "CastLike":

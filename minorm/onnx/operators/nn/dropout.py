@@ -53,7 +53,7 @@ class Dropout(Layer):
         self.masks, self.mask_is_bool = node.wants(1), node.since >= 10
 
     def forward(self, x: Tensor, ratio: Tensor | None = None, training_mode: Tensor | None = None) -> Any:
-        """Return x in inference; in training, set some elements of x to 0 and scale the others up."""
+        """Return x in inference; in training, set some elements of x to 0, and scale all other elements up."""
         p = self.ratio if ratio is None else float(ratio.item())
         trains = bool(training_mode) if self.computed and training_mode is not None else self.training
         trains = trains and not self.frozen

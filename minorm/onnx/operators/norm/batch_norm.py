@@ -179,7 +179,7 @@ class BatchNormalization(StatisticsLayer):
         return y.to(x.dtype), *new, batch[0].to(x.dtype), saved_var.to(x.dtype)
 
     def _snapshot(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the present running statistics, or copies of them if later calls may change them in place."""
+        """Return the present running statistics, or copies if later calls may change the statistics in place."""
         return (mean.clone(), var.clone()) if self.updates and any(self.wants[1:3]) else (mean, var)
 
     def extra_repr(self) -> str:

@@ -27,7 +27,13 @@ from minorm.onnx.operators.shape.shape import channels, expand, reshape
 
 @dataclass(frozen=True)
 class Moments:
-    """The statistics of each row: how many elements count (at least 1), if any element counts, mean and variance."""
+    """The statistics of each row.
+
+    count    the number of elements that count, but at least 1
+    seen     True if any element counts
+    mean     the mean of these elements
+    var      the population variance of these elements
+    """
 
     count: Value
     seen: Value
@@ -126,7 +132,7 @@ def _running(
 ) -> Value:
     """Normalize each channel with x's statistics if `from_batch` is True, or else with the running statistics.
 
-    If x's statistics are used, they also update the running statistics.
+    If x's statistics are used, the running statistics, if there are any, are updated too.
     """
 
     def shaped(vector: Value | None) -> Value | None:

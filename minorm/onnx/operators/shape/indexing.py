@@ -189,7 +189,7 @@ def read_slice_10(node: Node) -> Callable[..., Tensor]:
 
 
 def sliced(x: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None) -> Tensor:
-    """Take x[start:end:step] along each of `axes`; bounds beyond the ends mean the ends."""
+    """Take x[start:end:step] along each of `axes`; a bound beyond an end of the axis counts as this end."""
     places = range(len(starts)) if axes is None else axes_of("slice", tuple(axes), x)
     if axes is None and len(starts) > x.ndim:
         raise ValueError(f"starts is {starts}; expected at most one for each of {x.ndim} axes")

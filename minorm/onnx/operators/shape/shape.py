@@ -45,7 +45,7 @@ def reshape(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def reshape_as(g: Graph, x: Value, like: Value) -> Value:
-    """Write x in the shape of another value; if several lengths are free, a Shape node reads them."""
+    """Write x in the shape of the value `like`; if several lengths are free, a Shape node reads these lengths."""
     shape = like.known_shape
     free = [n for i, n in enumerate(shape) if isinstance(n, Size) and x.known_shape[i : i + 1] != (n,)]
     if len(free) < 2:
