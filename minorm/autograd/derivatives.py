@@ -19,9 +19,10 @@ GRAPH = "True gives results in the graph, which can be differentiated"
 
 
 class Call:
-    """One call of the function to differentiate: its outputs, and its inputs, which are separate from the caller's.
+    """One call of the function to differentiate, with its inputs and its outputs.
 
-    If create_graph is True, an input that requires grad stays connected to the caller's graph.
+    The inputs are separate from the Tensors that the caller passed. But if create_graph is True, an input that requires
+    grad stays connected to the caller's graph.
     """
 
     def __init__(self, operation: str, func: Callable[..., Any], inputs: Any, create_graph: bool) -> None:
@@ -45,8 +46,9 @@ class Call:
         return self.outputs[0]
 
     def weights(self, v: Any, like: Sequence[Tensor], what: str) -> list[Tensor]:
-        """Return the vector v as Tensors with the shapes of `like`. If v is None, `like` must have one element; its
-        weight is 1.
+        """Return v as a list of Tensors, after a check that they have the shapes and types of `like`.
+
+        If v is None, `like` must have only one element, and the result is a 1 for this element.
         """
         if v is None:
             if len(like) != 1 or like[0].numel() != 1:
@@ -95,7 +97,7 @@ def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:
 
 
 def finished(results: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
-    """Return the results; detach them from the graph unless create_graph is True."""
+    """Return the results; unless create_graph is True, detach the results from the graph."""
     return list(results) if create_graph else [x.detach() for x in results]
 
 

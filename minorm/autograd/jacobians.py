@@ -58,7 +58,7 @@ def _check_strategy(operation: str, name: str, strategy: str) -> None:
 
 
 def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[Tensor]:
-    """Return the derivatives of all elements of one output by each input."""
+    """Return the derivatives of all elements of the output y with respect to each input."""
     if y.numel() == 0:
         return [zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device) for x in call.inputs]
     with enable_grad():  # y[i] must join the graph, also inside the caller's no_grad()
@@ -87,8 +87,10 @@ def hessian(
     vectorize: bool = False,  # noqa: ARG001
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """Return all second derivatives: a tuple of tuples, with a Tensor of shape (*a.shape, *b.shape) for each pair of
-    inputs a and b.
+    """Return all second derivatives of func, whose result must be one number.
+
+    For one input a, the second derivatives are a Tensor of shape (*a.shape, *a.shape). For a tuple of inputs, they are
+    a tuple of tuples, with a Tensor of shape (*a.shape, *b.shape) for each pair of inputs a and b.
 
     Example:
         >>> mn.autograd.functional.hessian(lambda x: (x**3).sum(), mn.tensor([1.0, 2.0]))

@@ -1,8 +1,8 @@
 """Reverse-mode differentiation: `walk` visits the graph of operations once, from the last to the first.
 
-Each node of the graph (graph.py) has a serial number. An input always exists before the results computed from it. So a
-walk by falling serial number reaches every node after all of its consumers, and needs neither recursion nor a separate
-sorting pass.
+Each node of the graph (graph.py) has a serial number, which is larger than the numbers of all older nodes. A node is
+always made after the nodes of its inputs. So a walk by falling serial number reaches every node after all of its
+consumers, and needs neither recursion nor a separate sorting pass.
 
 This module imports no operation and not even the Tensor class; the Tensors in the graph add gradients
 (`tensor.accumulate`). So the operations can import this module.
@@ -22,7 +22,11 @@ from minorm.graph.wanted import Place, Wanted, place_of
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """Walk from `seeds`, pairs (tensor, array). Add gradients to leaf.grad of every leaf, or only of `inputs`."""
+    """Walk back from `seeds`, and add the gradients to leaf.grad.
+
+    seeds   pairs (tensor, array): an output and its gradient
+    inputs  the Tensors that get gradients; None for all leaves
+    """
     given = {id(array) for _, array in seeds}
     wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
     found = walk(seeds, retain_graph, wanted)
@@ -57,8 +61,9 @@ def walk(
     wanted: Wanted | None = None,
     between: dict[Place, Any] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """Visit Functions by falling serial number, from `seeds`, pairs (tensor, gradient); return pairs (leaf, gradient).
+    """Visit Functions by falling serial number, and return pairs (leaf, gradient).
 
+    seeds    pairs (tensor, gradient) at which the walk starts
     wanted   the Functions that lead to the requested Tensors; the walk skips all others and does not free them
     between  receives the gradients of requested Tensors that are not leaves
     """
@@ -71,7 +76,10 @@ def walk(
     sums: set[tuple[int, int]] = set()  # gradients that were summed here, so their arrays may be changed
 
     def send(source: Any, index: int, array: Any, fresh: bool) -> None:
-        """Add a gradient to the pending gradient of `source`: of a leaf, or of output `index` of a Function."""
+        """Add `array` to a pending gradient.
+
+        This is the gradient of `source` if `source` is a leaf, or of output `index` if `source` is a Function.
+        """
         gradients = pending.get(id(source))
         if gradients is None:
             if isinstance(source, Function):
@@ -93,7 +101,10 @@ def walk(
         gradients[index] = array
 
     def take(edge: Any) -> Any:
-        """Remove and return the pending gradient at an edge's end; the caller adds to it and sends the sum."""
+        """Remove and return the pending gradient of the leaf or the output to which an edge leads.
+
+        Return None if no gradient is pending. The caller adds to the gradient, and sends the sum.
+        """
         gradients = None if edge is None else pending.get(id(edge[0]))
         if gradients is None or gradients[edge[1]] is None:
             return None
@@ -153,7 +164,7 @@ def walk(
 
 
 def _gradients_with_edge(function: Function, gradients: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Compute the gradients of the function's inputs, and return those whose edge is not None."""
+    """Compute the gradients of the function's inputs; return the gradients of the inputs whose edge is not None."""
     needs = function.needs
     function.needs = tuple([edge is not None for edge in edges])
     try:

@@ -15,9 +15,11 @@ from minorm.support.documented import documented
 
 @documented({}, needs="whether each argument of forward wants a gradient")
 class Context:
-    """The argument `ctx` of forward and backward, which passes values from one to the other; any attribute may be set.
+    """The argument `ctx` of forward and backward, which passes values from forward to backward.
 
-    needs_input_grad  whether each argument of forward wants a gradient
+    Users may set any attribute of the Context.
+
+    needs_input_grad  a tuple of bools: True for each argument of forward that needs a gradient
     """
 
     def __init__(self, needs: tuple[bool, ...]) -> None:
@@ -45,14 +47,14 @@ class Context:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Accept tensors without effect: PyTorch keeps them for derivatives in forward mode."""
+        """Do nothing; in PyTorch, this method keeps the tensors for derivatives in forward mode."""
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
         """Mark these outputs as not requiring grad."""
         self._constant = outputs
 
     def mark_dirty(self, *inputs: Any) -> None:
-        """Mark these inputs as changed in place by forward, which must also return them."""
+        """Say that forward changes these inputs in place; forward must also return these inputs."""
         self._dirty = inputs
 
     def set_materialize_grads(self, value: bool) -> None:

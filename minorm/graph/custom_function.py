@@ -27,7 +27,10 @@ from minorm.support.documented import documented
 
 
 class Node(graph.Function):
-    """One call of a Function in PyTorch's form; each such Function has a subclass of Node with the Function's name."""
+    """One call of a Function in PyTorch's form, which has static methods.
+
+    Each such Function has a separate subclass of Node, which has the Function's name.
+    """
 
     kind: Any  # the Function
     ctx: Context
@@ -80,7 +83,7 @@ class Node(graph.Function):
 
 
 def _rule(kind: Any) -> Callable[..., Any]:
-    """Return the method `backward` of a Function in PyTorch's form, or the method `vjp` if backward is missing."""
+    """Return the static method `backward` of the class `kind`, or `vjp` if the class has no static `backward`."""
     for name in ("backward", "vjp"):
         if isinstance(inspect.getattr_static(kind, name, None), (staticmethod, classmethod)):
             return getattr(kind, name)
@@ -108,8 +111,8 @@ class Function(graph.Function):
     As in PyTorch: forward(ctx, ...) and backward(ctx, *gradients) are static methods on Tensors. ctx has
     save_for_backward, saved_tensors, needs_input_grad, mark_non_differentiable, mark_dirty and set_materialize_grads.
     If the class also has setup_context(ctx, inputs, output), forward gets no ctx, and setup_context runs after forward.
-    The operation is differentiable as often as its backward. `vjp` is another name for backward. PyTorch's methods for
-    forward mode and vmap (jvp, generate_vmap_rule) have no effect here.
+    If backward is differentiable, the operation can be differentiated again. `vjp` is another name for backward.
+    PyTorch's methods for forward mode and vmap (jvp, generate_vmap_rule) have no effect here.
 
     Example:
         >>> class Cube(mn.autograd.Function):
@@ -159,7 +162,10 @@ class Function(graph.Function):
         return _applied(cls, inputs)
 
     def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """Return the gradient of every input; arrays that forward kept are copied, since leaves must not share them."""
+        """Return the gradient of every input.
+
+        If a gradient is an array that forward kept, the gradient is copied, since a leaf must not share this array.
+        """
         kept = {id(value) for value in vars(self).values()}
         return tuple([_copied(dx) if id(dx) in kept else dx for dx in super().differentiate(gradients)])
 
@@ -203,8 +209,9 @@ def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> list[Any]:
-    """Return the results of forward as Tensors of the graph. If forward returns one Tensor twice, both results are one
-    output, and its index is that of the later result.
+    """Return the results of forward as Tensors of the graph.
+
+    If forward returns the same Tensor twice, both results become one output, with the index of the later result.
     """
     constant, dirty = {*map(id, node.ctx._constant)}, {*map(id, node.ctx._dirty)}
     if not dirty <= {*map(id, results)}:
@@ -242,8 +249,10 @@ def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
 
 
 def _save(node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...], outputs: list[Any]) -> None:
-    """Keep the Tensors that forward saved, and the versions that show later changes in place. Outputs are kept as
-    arrays, since Tensors would keep the graph alive.
+    """Keep the Tensors that forward saved, and their versions.
+
+    The versions show whether a saved Tensor is changed in place later. An output is kept detached, since the output
+    itself would keep the graph alive.
     """
     ctx, watched = node.ctx, []
     places = {id(x): i for i, x in enumerate(inputs) if x is not None}

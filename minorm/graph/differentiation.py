@@ -63,8 +63,10 @@ def start(
     create_graph: bool,
     inputs: Any,
 ) -> None:
-    """Start the walk of `backward` at the Tensors `ends`. `weights` holds the weights of these as arrays, and `given`
-    the weights that the user passed.
+    """Start the walk of `backward` at the Tensors `ends`.
+
+    weights  the weights of `ends`, as arrays
+    given    the weights that the user passed
     """
     leaves = None if inputs is None else _targets(inputs)
     keep = create_graph if retain_graph is None else bool(retain_graph)
@@ -75,7 +77,10 @@ def start(
 
 
 def _targets(inputs: Any) -> tuple[Any, ...]:
-    """Return the Tensors that get gradients from `backward`; call retain_grad() of those that are no leaves."""
+    """Return the Tensors in `inputs` as a tuple.
+
+    Each Tensor must require grad. retain_grad() is called, so that a Tensor that is not a leaf also gets a gradient.
+    """
     found = _several("backward", "inputs", inputs)
     if not found:
         raise RuntimeError("backward: inputs is empty; expected Tensors that require grad, or None for all leaves")
@@ -201,8 +206,9 @@ def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weigh
 
 
 def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return pairs (output, weights), both Tensors. Weights that the user passed as a Tensor stay the same Tensor,
-    which may be part of the graph.
+    """Return pairs (output, weights), in which the output and the weights are Tensors.
+
+    If the user passed the weights as a Tensor, the pair has the same Tensor, which may be part of the graph.
     """
     pairs = zip(ends, weights, given, strict=True)
     return [(y, v if is_tensor(v) else y.from_array(array)) for y, array, v in pairs]

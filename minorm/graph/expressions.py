@@ -16,7 +16,7 @@ from minorm.graph.graph import Function
 class LinearMap(Function):
     """Computes there(x), which is linear in x. The gradient is back(dy), where `back` is the transposed map.
 
-    of  the Function that keeps the arrays that both maps read; these arrays must not change. None if there are no
+    of  the Function whose arrays `there` and `back` read; these arrays must not change. None if there are no such
         arrays
     """
 
@@ -43,7 +43,10 @@ class LinearMap(Function):
 
 
 def constants(of: Function, *gradients: Any) -> tuple[Any, ...]:
-    """Return the results of backward as Tensors without a graph; the results must not depend on any Tensor."""
+    """Call `backward` of the Function `of`, and return the results as Tensors without a graph.
+
+    This is right only if the results are constants, because a Tensor without a graph has no further gradients.
+    """
     like = next(dy for dy in gradients if dy is not None)
     found = of.backward(*[None if dy is None else dy.array for dy in gradients])
     return tuple([None if dx is None else like.from_array(dx) for dx in found])

@@ -9,7 +9,7 @@ from minorm.graph.graph import Function
 
 
 class GradientProbe(Function):
-    """Returns the same Tensors. The backward pass calls told(gradients), and the result replaces the gradients."""
+    """Returns its inputs unchanged. The backward pass calls told(gradients), and uses the result as the gradients."""
 
     def forward(self, *arrays: Any, told: Callable[..., Any]) -> Any:
         self.told = told

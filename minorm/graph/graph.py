@@ -5,8 +5,8 @@ Every operation is a `Function` with `forward` and, directly below it, `backward
 Function, and this instance is the node. The node has the edges to the nodes of its inputs, and keeps the attributes
 that `forward` set on `self`. backward.py walks the graph backwards.
 
-This module imports no operation and not even the Tensor class: a result is made by `from_array(array, creator)` of an
-input. So the operations can import this module.
+This module imports no operation and not even the Tensor class. To make a result, it calls the method `from_array(array,
+creator)` of an input. So the operations can import this module.
 """
 
 from __future__ import annotations
@@ -203,7 +203,10 @@ class Function:
         return results if type(results) is tuple else (results,)
 
     def restore(self) -> None:
-        """Compute the state again if a checkpoint dropped it; nested checkpoints run from the outermost inwards."""
+        """If a checkpoint dropped the values that forward kept, compute these values again.
+
+        If checkpoints are nested, the outermost checkpoint runs first.
+        """
         while self.pending is not None:
             self.pending[0].restore()
 
@@ -221,9 +224,10 @@ class Function:
     # For `gradient`: kept arrays as Tensors of the graph
 
     def input(self, i: int, array: Any, like: Any) -> Any:
-        """Return input i as a Tensor with the elements of `array`, which forward kept. `like` may be any Tensor.
+        """Return input i as a Tensor of the graph, with the elements of `array`, which forward kept.
 
-        The Tensor is made again from the array and the edge, because the Function itself holds only arrays.
+        The Tensor is made again from the array and the edge, because the Function itself holds only arrays. `like` may
+        be any Tensor: the method `like.from_array` makes new Tensors.
         """
         edge = None if self.edges is None else self.edges[i]
         if edge is None:
@@ -236,7 +240,10 @@ class Function:
         return tensor if array.dtype == dtype else Kept.apply(tensor, array=array)
 
     def output(self, array: Any, like: Any, i: int = 0) -> Any:
-        """Return output i as a Tensor of the graph with the elements of `array`, which forward kept."""
+        """Return output i as a Tensor of the graph, with the elements of `array`, which forward kept.
+
+        `like` may be any Tensor: the method `like.from_array` makes the result.
+        """
         tensor = like.from_array(array, self, i)
         self._watch(tensor, ~i)
         return tensor
@@ -249,8 +256,10 @@ class Function:
 
 
 class Kept(Function):
-    """Returns a Tensor with the elements that the forward pass kept, which may differ from the Tensor's present
-    elements: in their order, in their type, or because the Tensor was changed later.
+    """Returns a Tensor of the graph with the elements in `array`, which the forward pass kept.
+
+    The kept elements may differ from the present elements of x: in their order, in their type, or because x was changed
+    later.
     """
 
     def forward(self, x: Any, *, array: Any) -> Any:
@@ -282,8 +291,10 @@ class Version:
     enough = 16  # the number of entries at which dead views are removed
 
     def enter(self, view: Any) -> None:
-        """Register a new view. Several threads may call this at the same time: each step changes the dict atomically,
-        and keys are unique.
+        """Register a new view.
+
+        Several threads may call this method at the same time: each step changes the dict `views` atomically, and its
+        keys are unique.
         """
         views = self.views
         if views is None:

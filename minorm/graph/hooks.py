@@ -59,14 +59,19 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def _hooks_of(source: Any, index: int) -> list[Hook]:
-    """Return a list of the hooks of an output or a leaf; a new list, since a running hook may add or remove hooks."""
+    """Return the hooks of a leaf, or of output `index` of a Function.
+
+    The result is a new list, since a running hook may add or remove hooks.
+    """
     own = source._hooks if id(source) in registered else None
     return list(own.get(index, {}).values()) if own else []
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:
-    """Run the hooks of output `index` of a Function, or of a leaf, and return the gradient that results. `like` is a
-    Tensor whose from_array makes the hooks' arguments.
+    """Run the hooks of a leaf, or of output `index` of a Function, and return the gradient that results.
+
+    array  the gradient before the hooks run
+    like   any Tensor; the method `like.from_array` makes the Tensors that the hooks get
 
     Returns None if there are no hooks. Hooks may keep the gradients that they get or return, so the caller must copy
     the result.
@@ -93,7 +98,7 @@ def run_recorded(source: Any, index: int, gradient: Any) -> Any:
 
 
 def _array_of_answer(answer: Any, array: Any) -> Any:
-    """Return a hook's answer as an array; raise an error if its shape or type is not that of the gradient `array`."""
+    """Return a hook's answer as an array; raise an error if its shape or type differs from the gradient `array`."""
     if not hasattr(answer, "from_array"):
         raise TypeError(f"register_hook: the hook returned {kind_of(answer)}; expected a Tensor, or None")
     if answer.array.shape != array.shape or answer.array.dtype != array.dtype:

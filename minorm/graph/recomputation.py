@@ -21,7 +21,7 @@ _STRUCTURE = frozenset({"needs", "edges", "serial", "outputs", "watched", "total
 
 
 class Recomputation:
-    """Drops the state of nodes that lead to `outputs`, if their serial number is at least `begun`.
+    """Drops what forward kept in the nodes that lead to `outputs` and have a serial number of at least `begun`.
 
     again: a function that computes the outputs a second time, and records the graph
     """
@@ -39,7 +39,10 @@ class Recomputation:
             node.pending = self, place
 
     def restore(self) -> None:
-        """Give the nodes their state back. If the second run differs, raise RuntimeError and change nothing."""
+        """Run `again`, and give the state of its nodes to the nodes that dropped their state.
+
+        If `again` makes other nodes than the first run, raise RuntimeError and change nothing.
+        """
         begun = serial()
         nodes = _nodes(self.again(), begun)
         self._check([_form(node) for node in nodes])

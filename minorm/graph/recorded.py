@@ -24,8 +24,11 @@ adding = shared_lock()
 def walk(
     seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None
 ) -> dict[Place, tuple[Any, Any]]:
-    """Return a dict {place: (source, gradient)} with all leaves, or only with `inputs`. The walk starts at `seeds`,
-    which are pairs of Tensors (y, dy).
+    """Walk back from `seeds`, and return {place: (source, gradient)} for all leaves, or only for `inputs`.
+
+    seeds  pairs of Tensors (y, dy): an output and its gradient
+
+    The function `place_of` says what a place is.
     """
     with enable_grad(), trace.no_casts():
         wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
@@ -33,7 +36,10 @@ def walk(
 
 
 class _Walk:
-    """One walk, with its pending and finished gradients; if `wanted` is None, the walk goes to all leaves."""
+    """Walks back through the graph, and holds the pending and the finished gradients.
+
+    wanted  the Tensors to which the walk goes; None for all leaves
+    """
 
     def __init__(self, wanted: Wanted | None) -> None:
         self.wanted = wanted
@@ -151,8 +157,11 @@ def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain
 
 
 def _own(gradient: Any, given: set[int], begun: int) -> Any:
-    """Return the gradient, or a copy if its memory is shared, since users may change it.
+    """Return the gradient, or a copy if its memory is shared.
 
+    Users may change the result, so no other Tensor may use the same memory.
+
+    given   the ids of the arrays of earlier results
     begun   the serial number at the walk's start; the user's code may hold Tensors with lower numbers
     """
     is_old = gradient.creator is None or gradient.creator.serial < begun

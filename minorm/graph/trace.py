@@ -100,7 +100,10 @@ def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
 
 
 def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call `function` with arguments by name, as an interceptor gets them; *args and **kwargs are unpacked."""
+    """Call `function` with arguments by name, as an interceptor gets the arguments.
+
+    The values for *args and **kwargs are unpacked.
+    """
     positional: list[Any] = []
     named = dict(arguments)
     for name, parameter in signature_of(function).parameters.items():
@@ -122,7 +125,7 @@ def no_casts() -> Iterator[None]:
 
 
 def remember(array: Any) -> None:
-    """Keep a copy of an array's contents, unless the trace has one already; called before a change in place."""
+    """Keep a copy of an array that will be changed in place, unless the trace already has a copy of this array."""
     if id(array) not in state.originals:
         state.originals[id(array)] = array, array.copy()
 

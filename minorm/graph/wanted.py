@@ -14,12 +14,16 @@ Place = tuple[int, int]  # the id of a leaf or of a Function, and the index of i
 
 
 def place_of(tensor: Any) -> Place:
-    """Return the Place of a Tensor: the id of its creator and its output index, or the id of a leaf and 0."""
+    """Return the Place of a Tensor, which says where in the graph the Tensor is.
+
+    If a Function made the Tensor, the Place is (id of the Function, index of the output). For a leaf, the Place is (id
+    of the leaf, 0).
+    """
     return id(tensor if tensor.creator is None else tensor.creator), tensor.output_index
 
 
 class Wanted:
-    """The places of `inputs`, and the Functions on the paths from `outputs` to these places."""
+    """Finds the Functions on the paths from `outputs` to `inputs`; `places` says where in the graph the inputs are."""
 
     def __init__(self, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
         self.places = {place_of(x) for x in inputs}
@@ -29,16 +33,17 @@ class Wanted:
                 self._look(y.creator)
 
     def has(self, source: Any, index: int) -> bool:
-        """Return whether this output of a Function, or this leaf, is one of the places or leads to one."""
+        """Return whether this leaf, or this output of a Function, is a wanted place or leads to a wanted place."""
         return (id(source), index) in self.places or self.leading.get(id(source), False)
 
     def among(self, edges: Sequence[Any]) -> tuple[bool, ...]:
-        """Return a bool for each edge of a Function: True if the edge leads to one of the places."""
+        """Return a bool for each edge of a Function: True if the edge leads to a wanted place."""
         return tuple([edge is not None and self.has(edge[0], edge[1]) for edge in edges])
 
     def _look(self, root: Function) -> None:
-        """Fill `leading` for the Function and the Functions before it, without recursion, since a graph may be deeper
-        than Python's stack.
+        """Record in `leading` for `root` and all Functions before it whether the Function leads to a wanted place.
+
+        The method uses no recursion, since a graph may be deeper than Python's stack.
         """
         stack: list[tuple[Function, bool]] = [(root, False)]
         while stack:

@@ -36,7 +36,10 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
         self.device = device
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:  # noqa: ARG002  the interface's
-        """Run the model on arrays, in the graph's order or by name, and return the outputs as arrays."""
+        """Run the model on arrays, and return the outputs as arrays.
+
+        inputs    a list of arrays in the order of the graph's inputs, a dict of arrays by name, or one array
+        """
         if isinstance(inputs, Mapping):
             inputs = [inputs[name] for name in self.module.input_names]
         elif isinstance(inputs, np.ndarray):

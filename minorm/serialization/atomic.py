@@ -68,7 +68,10 @@ def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
 
 @contextmanager
 def passing(path: FilePath, operation: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Yield a temporary path in the folder of `path`, and a file open for writing there; remove it after the block."""
+    """Yield the path of a new temporary file in the folder of `path`, and this file, open for writing.
+
+    The temporary file is removed after the block.
+    """
     folder, name = os.path.split(destination(path, operation))
     with _errors_in_words(os.fsdecode(path), operation, folder, name):
         descriptor, temporary = _named(folder, name)
@@ -196,7 +199,10 @@ def _give_name(descriptor: int, folder: str, name: str) -> str:
 
 
 def _copied(descriptor: int, source: str, folder: str, name: str) -> str:
-    """Copy the file to a file with a temporary name, and return the copy's path; `descriptor` then means the copy."""
+    """Copy the file to a file with a temporary name, and return the path of the copy.
+
+    After the call, `descriptor` refers to the copy.
+    """
     copy, temporary = _named(folder, name)
     try:
         with open(source, "rb") as old, open(copy, "wb", closefd=False) as new:

@@ -124,7 +124,10 @@ def load(
 
 
 def _placed(value: Any, device: Any) -> Any:
-    """Return the nested value with a Tensor for each array, on this device; if it is None, each stays on its device."""
+    """Return the nested value with a Tensor for each array; all Tensors are on `device`.
+
+    If `device` is None, each Tensor stays on its present device.
+    """
     if isinstance(value, (np.ndarray, Tensor)):
         tensor = Tensor(value) if isinstance(value, np.ndarray) else value
         return tensor if device is None else tensor.to(device)

@@ -1,4 +1,4 @@
-"""Interprets a pickle. A pickle is a program for a stack machine; this one knows only what a state_dict needs.
+"""Interprets pickles. A pickle is a program for a stack machine; our machine knows only what a state_dict needs.
 
 The machine makes dicts, lists, tuples, texts and numbers. It computes the results of three known functions itself, and
 refuses every other name. So a function that the file names is never called. A tensor is only described: a `Tensor` says
@@ -197,7 +197,7 @@ class _Machine:
         self.push(Storage(str(key), kind.removeprefix("torch "), count), STORAGE)
 
     def answer(self) -> None:
-        """Replace a known function and its arguments on the stack by the function's result, without calling it."""
+        """Replace a known function and its arguments on the stack by the result, without calling the function."""
         arguments, function = self.pop(), self.pop()
         if type(function) is not Name or type(arguments) is not tuple:
             raise ValueError("its pickle is damaged: it calls what is no function")

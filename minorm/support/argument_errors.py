@@ -36,7 +36,10 @@ def signature(public: Callable[..., Any]) -> inspect.Signature:
 
 
 def unbound(function: Any) -> tuple[Any, int]:
-    """Return the function in a `functools.partial` and the number of its positional arguments, or (function, 0)."""
+    """Return the function in a `functools.partial`, and the number of positional arguments that the partial gives.
+
+    If `function` is not a partial, return (function, 0).
+    """
     partial = isinstance(function, functools.partial)
     return (function.func, len(function.args)) if partial else (function, 0)
 
@@ -97,9 +100,10 @@ MEMORY = {"pin_memory", "layout", "memory_format"}
 
 
 def making(function: AnyCallable) -> AnyCallable:
-    """Apply `checked` to a function that makes a Tensor; ignore arguments in MEMORY, and accept size=(2, 3) for 2, 3.
+    """Apply `checked` to a function that makes a Tensor, and accept some more calls in PyTorch's form.
 
-    MEMORY lists arguments of PyTorch. Those that the function itself has are not ignored.
+    Arguments in MEMORY are ignored, unless the function has a parameter with this name. If the function takes the
+    lengths of the axes as separate arguments, such as (2, 3), it also accepts size=(2, 3).
     """
     strict = checked(function)
     code = function.__code__
@@ -231,13 +235,19 @@ def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[t
 
 
 def kind_of(value: Any) -> str:
-    """Return the name of a value's type, such as `int`; for another library's array with the module: `torch.Tensor`."""
+    """Return the name of a value's type, such as `int`.
+
+    For an array of another library, the name includes the module, such as `torch.Tensor`.
+    """
     kind = type(value)
     return f"{kind.__module__}.{kind.__qualname__}" if is_foreign(value) else kind.__name__
 
 
 def is_foreign(value: Any) -> bool:
-    """Return whether the value is an array, but not of NumPy or minorm: of PyTorch, JAX, TensorFlow or CuPy."""
+    """Return whether the value is an array of another library, such as PyTorch, JAX, TensorFlow or CuPy.
+
+    Arrays of NumPy and Tensors of minorm are not arrays of another library here.
+    """
     kind = type(value)
     if is_tensor(value) or any(base.__module__ == "numpy" for base in kind.__mro__):
         return False
@@ -245,7 +255,10 @@ def is_foreign(value: Any) -> bool:
 
 
 def conversion(name: str, value: Any) -> str:
-    """Return advice on how to make a Tensor from `value` or where to find one; `name` is the name of the value."""
+    """Return advice on how to make a Tensor from `value`, or on where to find the intended Tensor.
+
+    `name` is the name of the value.
+    """
     if not is_foreign(value):
         return _nearest_tensor(name, value) or "make one with minorm.tensor(data)"
     source = f"{name}.detach()" if getattr(value, "requires_grad", False) else name
@@ -279,7 +292,10 @@ def not_a_tensor(operation: str, name: str, value: Any) -> TypeError:
 
 
 def foreign_argument(operation: str, named: dict[str, Any]) -> TypeError | None:
-    """Return the error for the first argument that is, or contains, another library's array, or None."""
+    """Return the error for the first argument that is, or contains, another library's array.
+
+    Return None if there is no such argument.
+    """
     for name, value in each_argument(named):
         if is_foreign(value):
             return not_a_tensor(operation, name, value)

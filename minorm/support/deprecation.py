@@ -64,7 +64,10 @@ def deprecated(instead: str, *, since: str, gone: str) -> Callable[[AnyCallable]
 def renamed(
     package: str, names: Mapping[str, str], *, since: str, gone: str, get: Callable[[str], Any] | None = None
 ) -> Callable[[str], Any]:
-    """Return a package's `__getattr__` (PEP 562): old names warn and mean the new objects; `get` finds other names."""
+    """Return a package's `__getattr__` (PEP 562), which gives a warning and the new object for each old name.
+
+    `get` finds all other names.
+    """
     going = {old: _going(f"{package}.{old}", f"{package}.{new}", since, gone) for old, new in names.items()}
 
     def find(name: str) -> Any:

@@ -125,7 +125,10 @@ def _dedented(text: str) -> str:
 
 
 def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, str]]:
-    """Return (name, type, default, stars) of each argument but self; no type is _NONE, and no default is None."""
+    """Return (name, type, default, stars) of each argument except self.
+
+    The type is _NONE if the argument has no annotation. The default is None if the argument has no default.
+    """
     function: Any = public
     function = function.__init__ if isinstance(public, type) else function
     given = 0  # number of arguments that a partial gives

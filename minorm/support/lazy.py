@@ -19,7 +19,7 @@ Functions = tuple[Callable[[str], Any], Callable[[], list[str]]]
 def names(package: str, later: Mapping[str, str]) -> Functions:
     """Return `__getattr__` and `__dir__` (PEP 562) for a package whose names come from its modules.
 
-    The modules themselves are attributes too, but `dir` lists only modules without names in `later`.
+    Each module in `later` is an attribute too. But `dir` lists a module only if `later` gives no names for this module.
     """
     homes = {name: f"{package}.{module}" for module, words in later.items() for name in words.split()}
     return _functions(package, homes, {module for module, words in later.items() if not words})

@@ -36,7 +36,8 @@ def printable_lines(text: object) -> str:
 def message(text: object) -> str:
     """Return an error or a warning as printable text; later lines are indented, so that no name begins a line.
 
-    Python's own errors show the names of files by `repr`; bytes that are not UTF-8 get the same form there.
+    Python's own errors show the names of files by `repr`. Bytes in these names that are not UTF-8 are shown in the same
+    form as by `printable`.
     """
     first, *rest = printable_lines(_CARRIED.sub(_AS_BYTE, str(text))).split("\n")
     return "\n".join([first, *(line if not line or line.startswith("  ") else f"  {line}" for line in rest)])

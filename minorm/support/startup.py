@@ -27,7 +27,9 @@ INTERRUPTED = 130  # the exit code after Ctrl-C: 128 + SIGINT, as in shells
 
 
 class Startup:
-    """Handles Ctrl-C and errors before `cli.main` runs; later, it handles only those that `main` cannot catch.
+    """Handles Ctrl-C and errors before `cli.main` runs.
+
+    After `main` has begun, a Startup handles only interrupts and errors that `main` cannot catch.
 
     begun    True if `main` runs, because `main` reports errors itself
     ready    True while `main` is inside its `try`, which catches a KeyboardInterrupt
@@ -39,7 +41,7 @@ class Startup:
     pressed = False
 
     def watch(self) -> None:
-        """Install the handlers; if SIGINT is ignored, as in a background job of a shell, it stays ignored."""
+        """Install the handlers; if SIGINT is ignored, as in a background job of a shell, SIGINT stays ignored."""
         if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
             _signal.signal(_signal.SIGINT, self.interrupt)
         sys.excepthook = self.excepthook

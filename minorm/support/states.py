@@ -50,7 +50,10 @@ def completed(change: Callable[[], None]) -> None:
 
 
 def guarded(operation: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
-    """Call `change`; if it fails, call `undo` and raise: a ValueError if the cause is in the state's values."""
+    """Call `change`; if it raises an error, call `undo`, and raise an error.
+
+    This is a ValueError if the values in the state may be the cause, and otherwise the original error.
+    """
     try:
         change()
     except BaseException as error:

@@ -1,11 +1,12 @@
 """Find a BatchNorm that is missing in a file because an exporter folded it into a convolution or two constants.
 
-The exporter multiplied the weights of the convolution before the norm by the norm's scale and statistics. So the file
-computes the same result, but the norm can no longer train. If there is no convolution, tf2onnx and Keras write a
-product and a sum with constants, and keep the layer's name. Exporters leave traces of the folding. PyTorch's older
-exporter calls weight and bias of such a convolution `onnx::Conv_193` and `onnx::Conv_194`; in a convolution without a
-folded norm, the bias at least keeps the module's name. The newer exporter leaves the call of batch_norm in the
-convolution's metadata. tf2onnx writes names that end in `fused_bn`.
+To fold a norm, the exporter changed the weights of the convolution before the norm: it multiplied them by the norm's
+scale, and divided them by the norm's standard deviation. So the file computes the same result, but the norm can no
+longer train. If there is no convolution, tf2onnx and Keras write a product and a sum with constants, and keep the
+layer's name. Exporters leave traces of the folding. PyTorch's older exporter calls weight and bias of such a
+convolution `onnx::Conv_193` and `onnx::Conv_194`; in a convolution without a folded norm, the bias at least keeps the
+module's name. The newer exporter leaves the call of batch_norm in the convolution's metadata. tf2onnx writes names that
+end in `fused_bn`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def folded(proto: Any) -> list[str]:
 
 
 def written_out(proto: Any) -> list[str]:
-    """Return the names of Keras's BatchNorms that the file writes as a product and a sum, so that they have no mode."""
+    """Return the names of Keras's BatchNorms that the file writes as a product and a sum.
+
+    A product and a sum have no mode, so such a norm is always in inference mode.
+    """
     held = {tensor.name for tensor in proto.graph.initializer}
     held |= {node.output[0] for node in proto.graph.node if node.op_type == "Constant" and node.output}
     found: dict[str, None] = {}

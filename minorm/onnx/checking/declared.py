@@ -1,6 +1,7 @@
 """Compare the lengths that a file declares with the real lengths: onnxruntime uses declared lengths to plan memory.
 
-A declared number must be the real length. A declared name must mean the same length in all values and inputs.
+If the file declares a number for an axis, this number must be the real length. If the file declares a name, all axes
+with this name, in values and inputs, must have the same length.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def bare(model: Any) -> Any:
 
 
 def shapes_of(model: Any, sizes: Sequence[Size], folder: str | None = None) -> list[Shapes]:
-    """Run each size in onnxruntime, and return the shapes of all values with declared lengths; {} if a run fails."""
+    """Run the model in onnxruntime at each size; return the shapes of all values with declared lengths.
+
+    The result has a dict of shapes for each size. The dict is empty if the run fails.
+    """
     entries = (*model.graph.value_info, *model.graph.output)
     declared = {entry.name for entry in entries if entry.type.tensor_type.HasField("shape")}
     made = [name for node in model.graph.node for name in node.output if name in declared]

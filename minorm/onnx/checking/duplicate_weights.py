@@ -1,7 +1,8 @@
-"""Find a weight that became two tensors, which no longer train together, and weights that became one tensor.
+"""Find one weight that a file holds as two tensors, and several weights that a file holds as one tensor.
 
 If a head shares its weights with a word embedding, constant folding writes the head's transposed weights as a second
-tensor. PyTorch's newer exporter writes equal weights of several modules as one tensor, under a new name.
+tensor. Then the two tensors no longer train together. PyTorch's newer exporter writes equal weights of several modules
+as one tensor, under a new name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from minorm.onnx.loading.judging.naming import Origin
 
 
 def twice(arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Map Parameters that the exporter named to weights that the user named and that are equal, perhaps transposed."""
+    """Find Parameters that have a name from the exporter and equal a weight that has a name from the user.
+
+    Return a dict that maps the name of each such Parameter to the name of the weight. The two arrays are equal
+    directly, or after one array is transposed.
+    """
     named: dict[Any, list[str]] = {}
     for name, array in arrays.items():
         if array.ndim == 2 and array.size and origin.names(name):
@@ -36,7 +41,7 @@ def _ends(array: Any) -> Any:
 
 
 def merged(proto: Any, arrays: Mapping[str, Any], origin: Origin) -> list[str]:
-    """Return Parameters that nodes of several modules read and whose names come from the exporter."""
+    """Return the Parameters whose names come from the exporter and that nodes of several modules read."""
     modules: dict[str, set[str]] = {}
     for node in proto.graph.node:
         for name in node.input:

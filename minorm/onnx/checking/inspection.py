@@ -38,7 +38,10 @@ from minorm.serialization import limits
 
 @dataclass(frozen=True)
 class Row:
-    """Describes one node. `since` is 0 if the operator is unknown; `why` says why minorm does not run the node."""
+    """Describes one node; `why` says why minorm does not run the node.
+
+    `since` is the version of the node's operator, or 0 if the operator is unknown.
+    """
 
     node: str
     operator: str
@@ -107,7 +110,7 @@ class Inspection:
 def inspect(
     path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None, operation: str = "check"
 ) -> Inspection:
-    """Inspect an ONNX file; raise LoadError for other files.
+    """Inspect an ONNX file; raise LoadError if the file is not an ONNX file.
 
     max_bytes, external_root    as in `load`
     operation                   the name of the caller, for errors
@@ -145,7 +148,10 @@ def _read(path: str | os.PathLike[str], max_bytes: int, operation: str) -> onnx.
 
 
 def _nodes(proto: onnx.ModelProto, folder: str, max_bytes: int) -> list[Node]:
-    """Return the nodes after functions and branches are flattened, as in `load`; if this fails, the file's nodes."""
+    """Return the nodes after functions and branches are flattened, as in `load`.
+
+    If flattening fails, return the nodes of the main graph, as they are in the file.
+    """
     try:
         opsets = opset_table(proto.opset_import, "the model") or {"": 1}
         nodes = Flattener(proto, opsets, folder, Budget(max_bytes)).nodes()
@@ -252,7 +258,10 @@ def _is_float(kind: int) -> bool:
 
 
 def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
-    """Return why minorm cannot run this node, if the node alone shows the reason; else return ""."""
+    """Return why minorm cannot run this node; "" if minorm can, or if the node alone does not show the reason.
+
+    refused    True if `load` has refused the file; then the node's reader is tried too
+    """
     why = registry.why_not(node.operator, node.domain, node.opset)
     if why or not refused:
         return why

@@ -52,7 +52,10 @@ class LayerRow:
 
     @property
     def trains(self) -> str:
-        """Say if the parameters train: "yes", "partly" or "frozen"; "no" if there are only fixed numbers; else ""."""
+        """Say how many of the parameters train: "yes" (all), "partly" or "frozen" (no parameter).
+
+        The result is "no" if the layer has only fixed numbers, and "" if the layer has no numbers that could train.
+        """
         if not self.parameters:
             return "no" if self.fixed else ""
         return "yes" if not self.frozen else "frozen" if self.frozen == self.parameters else "partly"
@@ -110,7 +113,7 @@ def overview(rows: Sequence[LayerRow], most: int) -> list[LayerRow]:
 
 
 def edges(rows: Sequence[LayerRow]) -> list[tuple[int, int]]:
-    """Return pairs of indices of `rows`, where the second layer of a pair reads a result of the first layer."""
+    """Return pairs (i, j) of indices of `rows`: the layer rows[j] reads a result of the layer rows[i]."""
     maker = {name: place for place, row in enumerate(rows) for name in row.gives}
     return sorted(
         {(maker[n], place) for place, row in enumerate(rows) for n in row.reads if maker.get(n, place) != place}

@@ -14,7 +14,7 @@ DRAWING = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLi
 def drawn(model: Any, training: bool = False) -> set[str]:
     """Return the values of the graph that depend on a random number.
 
-    training    True if a Dropout that has no mode in the file, because its opset is below 12, may drop elements
+    training    True if a Dropout without a mode may drop elements; before opset 12, a Dropout has no mode in the file
     """
     silent = training and any(entry.version < 12 for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     functions = {(f.domain, f.name): f for f in model.functions}
@@ -46,7 +46,11 @@ def _nodes(node: Any, functions: dict[tuple[str, str], Any]) -> Iterator[Any]:
 
 
 def _drops(node: Any, known: dict[str, Any], silent: bool) -> bool:
-    """Return True if the node is a Dropout whose mode may be true, or that has no mode while `silent` is True."""
+    """Return True if the node is a Dropout that may drop elements.
+
+    A Dropout with a mode may drop elements if the mode is true or unknown. A Dropout without a mode may drop elements
+    if `silent` is True.
+    """
     if node.op_type != "Dropout" or len(node.input) < 3 or not node.input[2]:
         return silent and node.op_type == "Dropout"
     mode = known.get(node.input[2])

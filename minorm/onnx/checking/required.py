@@ -1,4 +1,4 @@
-"""Find free axes whose length weights determine: an axis that is multiplied by a (1575, 12) matrix has length 1575.
+"""Find free axes whose length is determined by weights: an axis multiplied by a (1575, 12) matrix has length 1575.
 
 A file may declare an axis free although only one length is possible. So we trace each value's axes back to the axes of
 the inputs, through operators that keep the axes. If an operator combines such an axis with a weight, the weight's shape
@@ -38,7 +38,7 @@ CHANNELS = frozenset(("BatchNormalization", "InstanceNormalization"))
 
 
 class Required:
-    """Collects the lengths that the weights of a graph require of its inputs.
+    """Collects the lengths that the inputs of a graph must have, because the graph's weights require these lengths.
 
     fixed    axis -> its length
     equal    axis -> another axis of the same length
@@ -98,12 +98,15 @@ class Required:
             self.values[node.output[0]] = made
 
     def need(self, axes: Sequence[Length], place: int, length: int) -> None:
-        """Record that axis `place` of a value must have this length."""
+        """Record that the axis `axes[place]` of a value must have this length."""
         if -len(axes) <= place < len(axes) and isinstance(axis := axes[place], tuple) and length > 0:
             self.fixed.setdefault(self._root(axis), length)
 
     def same(self, a: Length, b: Length) -> Length:
-        """Record that two axes have equal lengths, and return this length; if one length is 1, return the other."""
+        """Record that two axes have equal lengths, and return this length.
+
+        If one of the two lengths is 1, return the other length.
+        """
         if a == 1:
             return b
         if b == 1:
@@ -124,12 +127,15 @@ class Required:
         return a
 
     def shape(self, node: Any, place: int) -> list[int] | None:
-        """Return the shape of a node's input, if the input's array is in the file."""
+        """Return the shape of input `place` of a node if the file holds the array of this input; else None."""
         tensor = self.arrays.get(node.input[place]) if place < len(node.input) else None
         return None if tensor is None else list(tensor.dims)
 
     def integers(self, node: Any, name: str, place: int) -> list[int] | None:
-        """Return integers (axes or lengths): an attribute, or a node's input whose array is in the file."""
+        """Return integers, such as axes or lengths, from attribute `name` of a node, or else from its input `place`.
+
+        Return None if the node lacks the attribute and the file does not hold a small array of integers for the input.
+        """
         for given in node.attribute:
             if given.name == name:
                 return list(given.ints)

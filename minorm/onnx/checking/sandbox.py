@@ -41,7 +41,10 @@ _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR
 
 @dataclass(frozen=True)
 class Stage:
-    """Says how one stage ended: passed, failed, or absent (onnxruntime is missing or lacks something in the model)."""
+    """Says how one stage ended: passed, failed, or absent.
+
+    A stage is absent if onnxruntime is missing, or lacks something that the model needs.
+    """
 
     state: str
     text: str = ""
@@ -66,7 +69,7 @@ class Answer:
 
     @property
     def failure(self) -> tuple[str, Stage] | None:
-        """Return the name and the Stage of the failed stage, or None."""
+        """Return the name and the Stage of the stage that failed; None if no stage failed."""
         return next(((name, stage) for name, stage in self.stages.items() if stage.state == "failed"), None)
 
 
@@ -121,7 +124,12 @@ def infer(model: onnx.ModelProto, seconds: float = SECONDS) -> dict[str, dict[st
 
 @dataclass(frozen=True)
 class Trial:
-    """The result for a group of sizes: the index of the first size that works, its outputs, and errors before it."""
+    """The result for a group of sizes.
+
+    taken      the index of the first size that works; None if no size works
+    errors     the errors of the sizes that were tried before
+    outputs    the outputs of the model at the size that works
+    """
 
     taken: int | None
     errors: list[str]
@@ -168,7 +176,10 @@ def try_all(
 
 
 def _request(folder: str, model: onnx.ModelProto | str, memory: int, seconds: float, **what: Any) -> None:
-    """Write the request; also write the model, if it is a ModelProto."""
+    """Write the file request.json, which tells the worker what to do.
+
+    If the model is a ModelProto, write the model to a file too.
+    """
     path = model if isinstance(model, str) else os.path.join(folder, "model.onnx")
     if not isinstance(model, str):
         with open(path, "wb") as file:
@@ -213,7 +224,7 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
 
 
 def _with_arrays_in_file(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a size in the form for the request; if the size has arrays, write them to a separate file."""
+    """Return `size` in the form for the request; if `size` has arrays, write the arrays to a separate file."""
     if "arrays" not in size:
         return dict(size)
     arrays = size["arrays"]
@@ -242,7 +253,7 @@ def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
 
 
 def _start(command: Sequence[str], errors: str, seconds: float) -> str:
-    """Run the worker; return "" if it ended by itself, and otherwise a text that says how it was stopped."""
+    """Run the worker; return "" if the worker ended by itself, or else a text that says how the worker was stopped."""
     code = subprocesses.run(command, errors, seconds, environment=ONE_THREAD)
     if code is None:
         return f"gave no answer in {seconds:g} seconds and was stopped"

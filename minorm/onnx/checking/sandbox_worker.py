@@ -101,7 +101,9 @@ def check(path: str, full: bool) -> None:
 
 
 def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
-    """Start a session for a file; return the session and the file's number of outputs; the session may have more.
+    """Start a session for a file; return the session, and the number of outputs that the file declares.
+
+    The session may have further outputs: the running statistics of `_with_running_outputs`.
 
     folder    the folder of the external weights; None for the folder of the file
     """
@@ -145,9 +147,11 @@ def _bytes(path: str) -> bytes:
 
 
 def _with_running_outputs(path: str) -> tuple[bytes, int]:
-    """Add the new running statistics of BatchNormalizations in training mode to the outputs; return the model and the
-    number of outputs added. Without these outputs, onnxruntime updates the statistics in place. Then y is wrong if
-    onnxruntime has merged the statistics with an equal scale or bias.
+    """Add the new running statistics of BatchNormalizations in training mode to the outputs of a model.
+
+    Return the bytes of the changed model, and the number of outputs added. Without these outputs, onnxruntime updates
+    the statistics in place. Then the normalized values are wrong if onnxruntime has merged the statistics with an equal
+    scale or bias.
     """
     if os.path.getsize(path) > 1 << 30 or not _has(path, b"BatchNormalization"):
         return b"", 0
@@ -226,7 +230,9 @@ def _fed(path: str, entries: list[dict[str, Any]]) -> dict[str, tuple[Any, int]]
 
 
 def _try_all(session: Any, own: int, groups: list[list[dict[str, Any]]], folder: str) -> None:
-    """Try each group's sizes in turn until the model accepts one; report its index, and the errors of earlier sizes.
+    """Try each group's sizes in turn until the model accepts a size.
+
+    Report the index of this size, and the errors of the sizes that were tried before.
 
     own    the number of the session's outputs to keep
     """

@@ -44,7 +44,7 @@ class Source(Protocol):
         """Try each group's sizes in turn until the source accepts one; return a Stage if the source cannot run."""
 
     def where(self, new: Any, size: Size, folder: str | None) -> str:
-        """Return the end of a sentence that names the new model's first wrong node; "" if it is unknown."""
+        """Return the end of a sentence that names the new model's first wrong node; "" if this node is unknown."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Run:
 
 
 class Comparison:
-    """Holds the correct results, and compares a new file with them.
+    """Holds the correct results, and compares the results of a new file with the correct results.
 
     groups       groups of sizes; the comparison uses the first size of each group that the source accepts
     operation    the caller, for messages
@@ -88,9 +88,9 @@ class Comparison:
         warnings.warn(f"{self.operation}: {message}", stacklevel=5)
 
     def correct(self, new: Any, folder: str | None = None) -> None:
-        """Remove wrong declarations from the new model: lengths of outputs that are declared wrongly become free.
+        """Correct the lengths that the new model declares wrongly.
 
-        Wrong declarations of the values between the nodes are dropped.
+        For an output, a wrong length becomes free. For a value between nodes, the whole declaration is removed.
         """
         for place, entry in enumerate(new.graph.output):
             found = [(run.size, run.outputs[place]) for run in self.runs if place < len(run.outputs)]

@@ -1,4 +1,6 @@
-"""Choose the sizes at which we try a model: three lengths for every free axis, one of them no multiple of a stride.
+"""Choose the sizes at which we try a model: three lengths for every free axis.
+
+One of the three lengths is not a multiple of a stride.
 
 Sizes come in groups; we use the first size of each group that the model accepts. If there is an example, the first size
 is the example's size, and the other sizes are similar. Then the values of all inputs are taken from the example,
@@ -67,7 +69,10 @@ class Size:
 
 
 def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
-    """Fill another shape with values of `array`; multiply floats by 0.5 to 1, or draw random floats if all are 0."""
+    """Return an array with the given shape, whose elements are random elements of `array`.
+
+    Floats are also multiplied by random factors from 0.5 to 1. If all floats are 0, random floats are drawn instead.
+    """
     for axis, n in enumerate(shape):
         if n != array.shape[axis]:
             array = np.take(array, rng.integers(0, max(1, array.shape[axis]), n), axis)
@@ -79,7 +84,7 @@ def _like(array: Any, shape: Sequence[int], rng: Any) -> Any:
 
 
 def usual(labels: Labels, elems: Mapping[str, int]) -> list[list[Size]]:
-    """Return groups of sizes if there is no example; return only one group if no length is free."""
+    """Return groups of sizes for a model without an example; return only one group if no length is free."""
     free = any(isinstance(n, str) for lengths in labels.values() for n in lengths)
     return [list(_drawn(labels, elems, tries)) for tries in ((USUAL, EVEN, ODD) if free else (USUAL[:1],))]
 
@@ -162,9 +167,10 @@ PRIMES = (Way(times=3, over=4, prime=True), Way(11, prime=True), Way(1, prime=Tr
 
 
 def _near(even: bool, least: int) -> Iterator[tuple[tuple[int, ...], Way]]:
-    """Yield pairs (batch sizes to choose from, Way to other lengths), the pair that most models accept first.
+    """Yield pairs (batch sizes, Way) in the order in which we try them; most models accept the first pair.
 
-    From the batch sizes, `around` takes the first that differs from the example's batch size.
+    From the batch sizes, `around` takes the first that differs from the example's batch size. The Way computes the
+    other lengths.
     """
     batches = tuple(n for n in ((1, 2, 4, 8) if even else (3, 5, 7)) if n >= least)
     for start in range(len(batches) - 1):

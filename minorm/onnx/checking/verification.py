@@ -117,7 +117,10 @@ def _array(value: Any) -> Any:
 def compare(
     proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
 ) -> tuple[float, float]:
-    """Return the largest difference, absolute and over max(1, max |expected|); raise VerifyError if it is too large."""
+    """Return the largest absolute difference, and the largest difference divided by max(1, max |expected|).
+
+    Raise VerifyError if a difference is too large.
+    """
     runtime = sandbox.version("onnxruntime")
     wanted = [_array(value) for value in expected]
     worst, relative = 0.0, 0.0
@@ -173,7 +176,7 @@ def how_to_check(proto: onnx.ModelProto) -> str:
 
 
 def checked(how: str) -> str:
-    """Return the report's text for a checker that ran as `how` says and found no error."""
+    """Return the text of the report for a checker that found no error; `how` says how the checker ran."""
     return {"full": "passed", "plain": f"passed ({_UNSOUND})", "": "not asked"}[how]
 
 
@@ -181,7 +184,10 @@ def checked(how: str) -> str:
 
 
 def check(proto: onnx.ModelProto) -> str:
-    """Run the onnx checker, with shape inference unless this fails on valid models with the model's operators."""
+    """Run the onnx checker on the model, with shape inference if this works for the model's operators.
+
+    With some operators, shape inference fails even on valid models.
+    """
     full = how_to_check(proto) == "full"
     try:
         onnx.checker.check_model(proto, full_check=full)
@@ -191,7 +197,7 @@ def check(proto: onnx.ModelProto) -> str:
 
 
 def start(proto: onnx.ModelProto) -> Any:
-    """Start an onnxruntime session; return a sentence if onnxruntime has no kernel for the model."""
+    """Return an onnxruntime session for the model, or a sentence if onnxruntime has no kernel for the model."""
     try:
         return sandbox_worker.start(proto.SerializeToString())
     except Exception as error:  # its exceptions have no more precise base class

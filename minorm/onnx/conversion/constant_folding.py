@@ -46,7 +46,10 @@ def folded(model: Any) -> dict[str, Any]:
 
 
 def with_constants(model: Any, arrays: dict[str, Any]) -> Any:
-    """Return a copy of the model in which Constants make these values, so that shape inference knows them."""
+    """Return a copy of the model in which Constant nodes hold the values in `arrays`.
+
+    Then shape inference knows these values.
+    """
     if not arrays:
         return model
     copy = onnx.ModelProto()

@@ -111,9 +111,10 @@ def convert(
 
 
 def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
-    """Rewrite the model in place for another opset; return a function that infers the types and lengths of its values.
+    """Rewrite the model in place for another opset.
 
-    The contents of large tensors may be missing.
+    Return a function that infers the types and lengths of the model's values. The model may lack the contents of large
+    tensors.
     """
     bare = describing.skeleton(model)
     fixed = functools.cache(functools.partial(folded, bare))

@@ -21,7 +21,7 @@ SMALL = 1 << 16  # the most elements of a tensor whose contents shape inference,
 
 
 def tried(graph: Any, sizes: Shapes) -> dict[str, tuple[int | str, ...]]:
-    """Return the inputs' shapes with these lengths, for a run of the model; do not change the graph."""
+    """Return the shapes of the inputs with the lengths in `sizes`, for a run of the model; do not change the graph."""
     return _settled(inputs_of(graph), sizes) if sizes else {}
 
 
@@ -34,7 +34,10 @@ def _settled(inputs: Iterable[Any], shapes: Shapes) -> dict[str, tuple[int | str
 
 
 def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
-    """Fix these lengths in the inputs, and in outputs that have the same names; return the inputs' shapes."""
+    """Fix the lengths in `shapes` in the graph's declarations, and return the shapes of the inputs.
+
+    If a free axis with a name gets a length, all axes with this name get the length, in inputs and outputs.
+    """
     if not shapes:
         return {}
     inputs = {entry.name: entry for entry in inputs_of(graph)}
@@ -89,7 +92,7 @@ def _rank(entry: Any) -> int:
 
 
 def describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
-    """Add shapes of outputs that the file leaves out, because onnx's checker needs them."""
+    """Add the shape of each output whose shape the file does not declare, because onnx's checker needs these shapes."""
     for entry in graph.output:
         kind = kinds.get(entry.name, Kind())
         if entry.type.WhichOneof("value") in (None, "tensor_type") and not entry.type.tensor_type.HasField("shape"):

@@ -25,7 +25,7 @@ def inputs_of(graph: Any) -> list[Any]:
 
 
 class OldFile:
-    """Computes the correct results with the model in a file; `folder` has its external weights."""
+    """Computes the correct results with the old model; `folder` is the folder with the model's external weights."""
 
     name = "the old model"
     training = False
@@ -55,7 +55,10 @@ class OldFile:
 
 
 def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
-    """Return a Comparison with the old model at usual sizes; `shapes` has known input shapes, others are guessed."""
+    """Return a Comparison with the old model at usual sizes.
+
+    `shapes` has the input shapes that are known. The shapes of all other inputs are guessed.
+    """
     labels = {entry.name: labels_of(entry, shapes) for entry in inputs_of(old.graph)}
     elems = {entry.name: entry.type.tensor_type.elem_type for entry in inputs_of(old.graph)}
     required = Required(old.graph).lengths(labels)

@@ -36,7 +36,8 @@ class Rewriter:
     """Rewrites a ModelProto for another opset, in place.
 
     opset    the target
-    kinds    a function that infers types and shapes; it is called if a rule needs one that the graph does not declare
+    kinds    a function that infers types and shapes; it is called if a rule needs a type or a shape that the graph does
+             not declare
     folded   a function that computes constants; it is called if a rule needs the contents of a value that a node makes
     """
 
@@ -150,11 +151,11 @@ class Rewriter:
         return [*draft.before, *([] if draft.node is None else [draft.node]), *draft.behind]
 
     def draft(self, node: Any, since: int, values: Values) -> NodeRewriter:
-        """Wrap a node for the rules; nodes that a rule emits are converted to the target opset."""
+        """Return a NodeRewriter for a node; nodes that a rule adds are converted to the target opset."""
         return NodeRewriter(node, since, self.opset, values, self._emitted, steps.published(node.op_type).get(since))
 
     def _emitted(self, node: Any, values: Values) -> list[Any]:
-        """Rewrite a node that a rule has emitted, from the opset LANGUAGE to the target."""
+        """Rewrite a node that a rule has added: from opset LANGUAGE (18), in which rules write nodes, to the target."""
         since = steps.since(node.op_type, LANGUAGE)
         return [node] if since == steps.since(node.op_type, self.opset) else self._walk(node, since, values)
 

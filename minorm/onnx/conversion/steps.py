@@ -54,7 +54,10 @@ def _schemas() -> dict[str, dict[int, Any]]:
 
 
 def published(operator: str) -> dict[int, Any]:
-    """Return the schemas of an operator of ONNX's own domain, by the opset that introduced each schema, in order."""
+    """Return the schemas of an operator of ONNX's own domain, by opset, in ascending order.
+
+    The opset of a schema is the opset that introduced the schema.
+    """
     return _schemas().get(operator, {})
 
 
@@ -94,7 +97,10 @@ def walk(d: NodeRewriter) -> None:
 
 
 def step(d: NodeRewriter, operator: str, old: int, new: int) -> None:
-    """Do one step; a rule that changes `d.node.op_type` sets `d.since` to the version of the new operator."""
+    """Convert a node from version `old` of its operator to version `new`, by a rule or else by `general`.
+
+    A rule that changes `d.node.op_type` sets `d.since` to the version of the new operator.
+    """
     name = NEGATIVE.get(operator)
     if name is not None and new and new < 11 <= old:
         _count_from_the_front(d, name)
@@ -110,7 +116,7 @@ def step(d: NodeRewriter, operator: str, old: int, new: int) -> None:
 
 
 def _count_from_the_front(d: NodeRewriter, name: str) -> None:
-    """Make negative axes positive."""
+    """Make the negative axes in the attribute `name` positive."""
     if not d.has(name):
         return
     value = d.get(name)
@@ -126,7 +132,10 @@ def _count_from_the_front(d: NodeRewriter, name: str) -> None:
 
 
 def general(d: NodeRewriter, old: Any, new: Any) -> None:
-    """Do a step that changes types, or adds features that an older file does not use."""
+    """Convert a node by the general rule, which compares the schemas `old` and `new`.
+
+    The rule can convert a node if the versions differ in types, or in features that the node does not use.
+    """
     version = f"version {new.since_version}"
     for attribute in list(d.node.attribute):
         name = attribute.name
@@ -183,7 +192,10 @@ def _fit_outputs(d: NodeRewriter, new: Any, version: str) -> None:
 
 
 def fit_types(d: NodeRewriter) -> None:
-    """Cast 16-bit floats that the version lacks to float32, and back; raise RuleNotApplicable for other types."""
+    """If the version lacks 16-bit floats, compute in float32: cast the inputs to float32, and the results back.
+
+    Raise RuleNotApplicable if the version lacks any other type of the node.
+    """
     bad = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
     if not bad:
         return

@@ -48,7 +48,7 @@ class Bodies:
             }
 
     def find(self, value: str) -> tuple[Any, str]:
-        """Return the graph or function that holds a value, and its name there."""
+        """Return the graph or function that holds a value, and the name of the value in it."""
         home = self.layout.homes.get(value)
         if home is None:
             return self.model.graph, value

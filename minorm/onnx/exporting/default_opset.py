@@ -55,7 +55,10 @@ class Pieces:
         self._note(call, pieces, what)
 
     def count_file(self, call: Call, nodes: Iterable[Any], what: str) -> None:
-        """For a loaded graph, count -1 for each normalization that is one node, so that a split raises the count."""
+        """For a loaded graph, note the number of normalizations that are one node, with a minus sign.
+
+        If a normalization is split at another opset, the number there is larger.
+        """
         whole = sum(node.op_type in OPERATORS for node in nodes)
         self._note(call, -whole, f"a normalization of {what}")
 

@@ -27,7 +27,10 @@ DOMAIN, OPERATOR = "minorm", "Embedded"
 
 
 def piece(target: Embedded, training: bool | None, opset: int) -> tuple[Any, dict[str, Any]] | None:
-    """Return the graph at this opset and the arrays of its initializers; None if only a trace can express the graph."""
+    """Return the loaded graph of `target` at this opset, and the arrays of its initializers.
+
+    Return None if the nodes of the file cannot express the graph, so that only a trace can.
+    """
     if target.module.layers_put_in:
         return None
     try:
@@ -102,7 +105,10 @@ def _nodes(node: Any, part: Any, formal: list[str]) -> list[Any]:
 
 
 def bring_functions(model: Any, part: Any) -> None:
-    """Add the functions of `part` to the model; rename a function if the model has a different one of this name."""
+    """Add the functions of `part` to the model.
+
+    If the model already has another function with the same name, the new function is renamed.
+    """
     known = {(f.domain, f.name, f.overload): f for f in model.functions}
     for function in part.functions:
         key = (function.domain, function.name, function.overload)

@@ -147,7 +147,7 @@ def is_guessed(inputs: Sequence[Input], guess: Guess) -> bool:
 
 
 def _sizes(labels: Mapping[str, Sequence[int | str]]) -> Iterator[list[tuple[int, ...]]]:
-    """Yield lists of the inputs' shapes; each list has one usual pair of batch size and length."""
+    """Yield lists of the inputs' shapes; in each list, the free axes have one usual batch size and one usual length."""
     names = {n for lengths in labels.values() for n in lengths if isinstance(n, str)}
     first = {lengths[0] for lengths in labels.values() if lengths and isinstance(lengths[0], str)}
     for batch, other in LENGTHS if names else LENGTHS[:1]:

@@ -114,8 +114,8 @@ def export(
     """Write `model(*args)` as ONNX to `path`, and return the onnx.ModelProto.
 
     Parameters and buffers become initializers that are named by their state_dict keys. A BatchNormalization is never
-    folded into a convolution. If something cannot be written, an ExportError lists everything of this kind. If the file
-    and the model differ, a VerifyError names the size of the input and the first wrong node.
+    folded into a convolution. If parts of the model cannot be written, an ExportError lists all these parts. If the
+    file and the model differ, a VerifyError names the size of the input and the first wrong node.
 
     A call written for torch.onnx.export works unchanged: `f` is another name for the path. Arguments that tell PyTorch
     how to find the graph, such as `dynamo` and `do_constant_folding`, have no effect.

@@ -80,7 +80,12 @@ class Made(NamedTuple):
 
 
 class Types(NamedTuple):
-    """A node's types. `reads` has each input's type (0: unchanged); `names` is the type for the attribute to name."""
+    """The types of a node.
+
+    reads    the type in which the node reads each input; 0 if the type of the input stays unchanged
+    makes    the types of the outputs
+    names    the type that the node's attribute must name; 0 if no attribute exists or it need not change
+    """
 
     reads: list[int]
     makes: list[Made]

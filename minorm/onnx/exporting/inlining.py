@@ -56,7 +56,7 @@ class _Inliner:
         return body + [helper.make_node("Identity", [source], [actual], label) for source, actual in passed]
 
     def _import(self, function: Any) -> None:
-        """Import a function's domains into the model; raise ExportError if the model has them at another opset."""
+        """Import a function's domains into the model; raise ExportError if the model has a domain at another opset."""
         known = {domain_of(entry.domain): entry.version for entry in self.model.opset_import}
         for entry in function.opset_import:
             if known.setdefault(domain_of(entry.domain), entry.version) != entry.version:
@@ -83,8 +83,9 @@ def renamed(
     given: Mapping[str, Any] | None = None,
     labels: Mapping[tuple[str, int], str] | None = None,
 ) -> list[Any]:
-    """Copy nodes, with the graphs inside them, for another graph; `rename` maps a value's name to its name there.
+    """Copy nodes, with the graphs inside them, into another graph.
 
+    rename    a function that turns the name of a value into the value's name in the other graph
     given     the attributes that a call passes to the function; None for nodes outside functions
     labels    (context, index) of a node with graphs inside -> its label
     """
@@ -113,7 +114,11 @@ def renamed(
 
 
 def scope_of_names(known: dict[str, str], context: str, around: Names | None = None) -> Names:
-    """Return a function that renames values: by `known`, else by `around`, or, if that is None, to a new name."""
+    """Return a function that renames values.
+
+    A name in `known` is replaced by the name there. For all other names, the function calls `around`. If `around` is
+    None, the new name is `context/name`, which is added to `known`.
+    """
 
     def rename(name: str) -> str:
         if not name or name in known:

@@ -40,7 +40,11 @@ from minorm.onnx.loading.wiring import SMALL, Held, Wiring
 
 @dataclass
 class Fusion:
-    """The result. `made` has the new nodes; `left` maps the last node of a norm that stays to the reason."""
+    """The result of the fusion.
+
+    made    the names of the new nodes
+    left    the name of the last node of a norm that was not fused -> the reason
+    """
 
     made: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
@@ -87,7 +91,10 @@ def fuse_norms(model: onnx.ModelProto) -> Fusion:
 
 
 def _nodes(model: Any, opset: int) -> list[tuple[Node, Any]]:
-    """Return the graph's nodes in the form for the patterns; nodes that no pattern may match get another domain."""
+    """Return the nodes of the graph in the form that the patterns read.
+
+    A node that no pattern may match gets the domain "another".
+    """
     functions = {(f.domain, f.name) for f in model.functions}
     found = []
     for proto in model.graph.node:
@@ -217,7 +224,10 @@ class _Fuser:
         return size
 
     def _tail(self, norm: Norm, shape: Sequence[Any]) -> tuple[int, ...]:
-        """Return the lengths of the norm's axes; raise an error unless these are the last axes and weights fit them."""
+        """Return the lengths of the norm's axes.
+
+        Raise an error if these axes are not the last axes, or if the weights do not fit the lengths.
+        """
         count, rank = len(norm.axes), len(shape)
         tail = tuple(shape[rank - count :])
         if sorted(axis % rank for axis in norm.axes if -rank <= axis < rank) != list(range(rank - count, rank)):
@@ -231,7 +241,11 @@ class _Fuser:
         return tail
 
     def _parameter(self, held: Held | None, shape: tuple[int, ...], elem: int, absent: str, before: list[Any]) -> str:
-        """Return the name of a weight or bias in this shape; if it is missing, of a new Constant of ones or zeros."""
+        """Return the name of a weight or bias with this shape.
+
+        If the norm has no such parameter, its value is a new Constant of ones or zeros (`absent`). If the parameter has
+        another shape, it is reshaped. The nodes for this are added to `before`.
+        """
         if held is None:
             array = (np.ones if absent == "ones" else np.zeros)(shape, tensors.DTYPES[elem])
             name = self._fresh(absent)

@@ -115,7 +115,10 @@ def _in_front(model: Any, node: Any, args: Sequence[Tensor]) -> Any:
 
 
 def _traced(layer: Module, path: str, args: list[Tensor], free: list[Axes], opset: int, training: bool | None) -> Any:
-    """Trace the layer. Try to keep all free axes of the graph; if this fails, only the batch; then no axis."""
+    """Trace the layer with all free axes of the graph.
+
+    If this fails, trace the layer with only the batch as a free axis. If this fails too, trace it without free axes.
+    """
     names = [f"input_{number}" for number in range(len(args))]
     axes = {name: labels for name, labels in zip(names, free, strict=True) if labels}
     batch = {name: {0: labels[0]} for name, labels in axes.items() if 0 in labels}

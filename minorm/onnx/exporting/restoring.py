@@ -98,7 +98,10 @@ class Restorer:
         return (layer.training if self.training is None else self.training) and not layer.frozen
 
     def _apply(self, placed: Placed, node: Any, holder: Any) -> tuple[Any, tuple[str, ...]]:
-        """Give the node the form for its mode; return the draft, and the names of statistics that become outputs."""
+        """Give the node the form that its operator has for the layer's mode.
+
+        Return the NodeRewriter of the node, and the names of the statistics that become outputs.
+        """
         opsets = opset_table(getattr(holder, "opset_import", self.model.opset_import), "the model")
         since = versions.resolve(node.op_type, opsets[""])
         draft = self.rewriter.draft(node, since, self._values(holder))
@@ -167,7 +170,11 @@ class Restorer:
             self._return(buffer, value, makers[value], value in read)
 
     def _return(self, buffer: str, value: str, node: Any, read: bool) -> None:
-        """Make the new value of a buffer an output that is named after the buffer; `node` computes the value."""
+        """Add a graph output `<buffer>.updated`, which holds the buffer's new value.
+
+        value    the name of the new value, which `node` computes
+        read     True if another node reads the new value
+        """
         name = f"{buffer}{ENDING}"
         if name in self.file_outputs:
             return

@@ -57,7 +57,10 @@ class Functions:
     def variant(
         self, key: Key, inputs: Sequence[Value | None], passed: Mapping[str, Any], conditional: bool
     ) -> Variant:
-        """Return the function for calls with values and attributes of these kinds; write the function if it is new."""
+        """Return the variant of a function that fits a call, and write this variant if it is new.
+
+        The variant depends on the types of the call's inputs, and on the types that the call's attributes name.
+        """
         passed = {a.name: a for a in self.originals[key].attribute_proto} | dict(passed)
         says = tuple(sorted((name, a.type, a.i, a.t.data_type) for name, a in passed.items()))
         kind = (key, tuple(None if v is None else (v.given, v.silent) for v in inputs), says, conditional)
@@ -99,7 +102,11 @@ class Functions:
         return Variant(self._filed(key, function), reads, tuple(makes))
 
     def _filed(self, key: Key, function: Any) -> str:
-        """Return the name of an equal body; if no body is equal, the function's name (first body) or a new name."""
+        """Store the body of a function, and return the function's name.
+
+        If an equal body is already stored, return the name of that body's function. The first body keeps the name of
+        the function, and each different body gets a new name.
+        """
         bodies = self.bodies.setdefault(key, {})
         contents = function.SerializeToString(deterministic=True)
         if contents not in bodies:

@@ -27,12 +27,13 @@ class Value:
 
     elem      the element type; for a `free` value, the type in the file
     silent    True if the value is computed from shapes and constants alone
-    place     the index of the node that makes the value, as output number `output`; -1 for inputs and initializers
+    place     the index of the node that makes the value; -1 for inputs and initializers
+    output    the index of the value among the outputs of this node
     free      a TensorProto or NodeProto that can make the value in other types too; True for an input of a function;
               otherwise None
     may       the float types in which the value can be made
     rounded   the wider type in which the node makes the value, if the node cannot make the wanted type
-    end       for an output of the model, the type in which the value keeps its name
+    end       for an output of the model, the type of this output; in this type, the value keeps its name
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Convert a whole model to another float type, as `to(mn.float16)` converts the module loaded from it.
+"""Convert a whole ModelProto to another float type. The loaded module's `to(mn.float16)` has the same effect.
 
 All floats that nodes read or make as data get the new type: inputs, outputs, tensors, and the types that Casts and
 other nodes name. Values computed from shapes and constants alone keep the types of the file, because float16 cannot
@@ -218,7 +218,10 @@ class Retyper:
                 )  # fmt: skip
 
     def _is_free(self, node: Any, named: int | None, given: Sequence[Given]) -> Any:
-        """Return the node if it can make its result in any float type; a Cast of floats cannot, since it must round."""
+        """Return the node if it can make its result in any float type; else None.
+
+        A Cast from one float type to another is not such a node, since it must round to the type in the file.
+        """
         name, default, like = NAMED.get(node.op_type, ("", 0, None))
         if not name or like is not None or (named or default) not in FLOATS or any(g.elem in FLOATS for g in given):
             return None

@@ -55,12 +55,15 @@ class State:
                 yield from (name for name in names if name in self.arrays and not same(self.arrays[name], file))
 
     def fill(self, names: Values) -> None:
-        """Write every tensor into the model; `names` finds new names."""
+        """Write every tensor of the module into the model; `names` makes names for new tensors."""
         self._set_constants()
         self._set_state(names)
 
     def _set_constants(self) -> None:
-        """Fill in the large constants, which the module holds in the form of the file."""
+        """Write the elements of the large constants into the model.
+
+        The module holds each of these constants with the type and the shape that it has in the file.
+        """
         held = {name: tensor for name, tensor in self.module.constants.items() if name not in self.arrays}
         for tensor in self.graph.initializer:
             if tensor.name in held and is_large(tensor):
@@ -139,7 +142,7 @@ class State:
         return not same(self.arrays[name], self.arrays.get(value, array) if value != name else array)
 
     def _separate(self, name: str, array: Any, names: Values) -> None:
-        """Give statistics a separate initializer if they have changed and the file shares or computes them."""
+        """If statistics have changed, and are shared or computed in the file, give them a separate initializer."""
         if not self.differs(name):
             return
         own, node = name, self.bodies.maker(name)

@@ -80,7 +80,11 @@ def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ..
 
 
 def _odd(length: int, rest: int) -> list[int]:
-    """Return lengths to try: a number 32 k + rest near `length` without a factor 3, 5 or 7; then a smaller odd one."""
+    """Return lengths to try.
+
+    The first is a number 32 k + rest near `length` without a factor 3, 5 or 7, if there is one. The last is an odd
+    number below `length`.
+    """
     k = max(2, length // 32)
     around = [32 * (k + i) + rest for i in (0, 1, 2, 3)]
     usable = [n for n in around if math.gcd(n, 105) == 1 and n != length]

@@ -1,4 +1,4 @@
-"""Translate a model to a ModelProto: run the model on an example, walk through the runs, and name all values.
+"""Translate a model to a ModelProto: run the model on an example, walk through the recorded calls, and name all values.
 
 This module uses neither files nor runtimes; `export.py` uses both.
 """
@@ -56,9 +56,9 @@ class Translated:
         self.became: list[str] = []  # the buffers of modules whose new contents are outputs
 
     def follow(self, args: tuple[Any, ...], at: Mapping[str, int]) -> Writer:
-        """Trace the model again, with one more run, the follower, in which the free axes have the lengths `at`.
+        """Trace the model again, with one more run in which the free axes have the lengths `at`.
 
-        Raise Unstable if the follower's operations differ from those of the other runs.
+        This run is called the follower. Raise Unstable if its operations differ from the operations of the other runs.
         """
         with same_random_numbers_after(self.model):
             symbols, example = self.example.symbols, self.example

@@ -160,7 +160,10 @@ class Writer:
         self.spoilt = None
 
     def _by_rule(self, calls: Sequence[Call], results: Sequence[list[Tensor]]) -> list[str] | None:
-        """Write the call with the first rule that accepts it, and return None; otherwise return the reasons."""
+        """Write the call with the first rule that accepts it, and return None.
+
+        If no rule accepts the call, return the reasons.
+        """
         graph, first, reasons = self.graph, calls[0], []
         rules = registry.writers(first.target, graph.opset)
         if not rules:

@@ -7,7 +7,7 @@ The two nodes compute their outputs from these inputs (inputs -> outputs):
     last      the inputs of the Loop, the inputs and the outputs of its body -> the outputs of the Loop
 
 So a walk forwards through the list meets every value before the values that depend on it. A walk backwards meets every
-value after the values that depend on it. Only the values that one turn passes to the next do not appear in the list.
+value after the values that depend on it. The list does not show which values one turn passes to the next turn.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class Body:
         return len(self.outputs) - self.heads[1] - self.carried
 
     def source(self, place: int, enters: bool) -> int | None:
-        """Return the index of the node's input whose type output `place` takes over; None if there is no such input.
+        """Return the index of the input that has the same type as output `place`; None if no input has this type.
 
         enters    True for the node that enters the body, False for the node that ends it
 
-        Two outputs take over no type: the number of the turn (an integer) and the condition.
+        The result is None for two outputs: the number of the turn (an integer) and the condition.
         """
         if enters:
             return None if place < self.heads[0] else place - self.heads[0] + self.before

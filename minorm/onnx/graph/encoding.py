@@ -68,7 +68,7 @@ def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.Mode
 
 
 def encode(model: onnx.ModelProto, operation: str = "export") -> bytes:
-    """Encode the model as the bytes of a file; raise ExportError if one file cannot hold them."""
+    """Encode the model as the bytes of a file; raise ExportError if the model is too large for one file."""
     try:
         contents = bytes(model.SerializeToString())
     except Exception as error:  # EncodeError of protobuf, which gives no reason; a bare MemoryError

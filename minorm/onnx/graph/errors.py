@@ -47,7 +47,7 @@ class VerifyError(ValueError):
 class RuleNotApplicable(Exception):
     """The error of a writing rule that does not fit a call at an opset; the writer then tries the next rule.
 
-    length    the length without a formula in the free axes, if such a length is the reason
+    length    a length for which there is no formula in the free axes, if this length is the reason; else None
     """
 
     def __init__(self, message: str, length: Any = None) -> None:

@@ -5,8 +5,8 @@ thousand bytes of memory. This module therefore walks the bytes first, field by 
 protobuf's wire format. The walk skips long contents, such as the elements of a tensor, in one step. It only remembers
 where each of the messages around the current field ends.
 
-A field begins with a tag, which holds the field's number and its kind. After the tag follows either a number, or a
-length and as many bytes.
+A field begins with a tag, which holds the field's number and its kind. The tag is followed by a number, or by a length
+and that many bytes.
 """
 
 from __future__ import annotations

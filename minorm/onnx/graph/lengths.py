@@ -1,4 +1,4 @@
-"""Apply the lengths that a caller gives, as shapes of inputs, {"x": (1, 3, 48, 64)}, or for free axes, {"h": 48}."""
+"""Apply given lengths: shapes of inputs, {"x": (1, 3, 48, 64)}, or lengths of free axes, {"h": 48}."""
 
 from __future__ import annotations
 

@@ -158,7 +158,10 @@ def around(g: Graph, low: Length, high: Length, n: Length, m: Length) -> Sequenc
 
 
 def _periodic(g: Graph, size: Length, of: Size) -> Length | Value:
-    """Write a table in which nodes look up `size` by a remainder of the length `of`; return `size` if no table fits."""
+    """Write nodes that look up `size` in a table; return `size` itself if no table fits.
+
+    The index into the table is the remainder of a division of the length `of` by a fixed number.
+    """
     pairs = set(zip(of.values, size.values, strict=True)) if isinstance(size, Size) else set()
     for period in PERIODS:
         table: dict[int, int] = {}

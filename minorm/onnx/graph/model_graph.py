@@ -78,7 +78,7 @@ class Node:
 
 @dataclass
 class Result:
-    """Shape and type of a result of the call that is being written."""
+    """Holds the shape and the type of one result of the call that is being written."""
 
     shape: Shape
     dtype: np.dtype[Any]
@@ -238,7 +238,10 @@ class Graph:
         return schema
 
     def _widened(self, operator: str, schema: Any, inputs: tuple[Value | None, ...]) -> list[Value | None] | None:
-        """Return None if all element types are allowed; else return the inputs, with 16-bit floats cast to float32."""
+        """If the operator does not take 16-bit floats, return all inputs, with 16-bit floats cast to float32.
+
+        Return None if the operator takes the types of all inputs.
+        """
         formal = schema.inputs
         wide = False
         for place, value in enumerate(inputs):

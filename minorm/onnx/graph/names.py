@@ -1,4 +1,4 @@
-"""Collect all names in a model, so that new names differ from these, and the names that nodes read."""
+"""Collect the names in a model: all names, so that new names differ from these, or the names that nodes read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
 def refill(field: Any, messages: Iterable[Any]) -> None:
     """Fill a protobuf list with copies of messages, which may be entries of the same list.
 
-    The messages are held as bytes in between, because a message object outside a list takes a thousand bytes more.
+    The messages are copied as bytes before the list is cleared, because a message object outside a list takes a
+    thousand bytes more.
     """
     contents = [message.SerializeToString() for message in messages]
     del field[:]

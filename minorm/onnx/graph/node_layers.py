@@ -134,7 +134,7 @@ class Statistics:
 
 
 class StatisticsLayer(Layer):
-    """A normalization of a loaded graph whose statistics the metadata entry `minorm.statistics` describes."""
+    """A normalization of a loaded graph; the metadata entry `minorm.statistics` describes its running statistics."""
 
     statistics: Statistics | None = None
     has_running_stats: bool = True  # True if it owns running statistics, as nn.BatchNorm2d does

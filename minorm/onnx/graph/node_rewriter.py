@@ -7,8 +7,8 @@
                 d.feed(place, d.constant(d.take(name), d.elem(d.input(0)), name))
 
 A rule changes `d.node` in place. A rule can also add nodes before `d.node` (`emit`) or after `d.node` (`divert`, then
-`after`), or replace `d.node` by other nodes (`replace`). The added nodes have the opset LANGUAGE for every target, and
-are then converted to the target like all other nodes. A rule that cannot convert its node raises
+`after`), or replace `d.node` by other nodes (`replace`). The added nodes always have the opset LANGUAGE (18).
+Afterwards, these nodes are converted to the target like all other nodes. A rule that cannot convert its node raises
 RuleNotApplicable("why"). One error names all these nodes.
 """
 
@@ -64,7 +64,7 @@ class Values:
             values = values.around
 
     def kind(self, name: str) -> Kind:
-        """Return the known type and shape of a value; shape inference runs only if the graph does not give them."""
+        """Return the known type and shape of a value; shape inference runs only if the graph does not give the type."""
         for values in self.chain():
             if name in values.made:
                 return values.made[name]
@@ -74,7 +74,7 @@ class Values:
         return next((v.kinds()[name] for v in self.chain() if name in v.kinds()), Kind())
 
     def array(self, name: str) -> Any:
-        """Return the contents of a value if the file fixes them; else None."""
+        """Return the contents of a value if the file fixes these contents; else None."""
         tensor = next((v.tensors[name] for v in self.chain() if name in v.tensors), None)
         if tensor is None:
             return next((v.folded()[name] for v in self.chain() if v.folded and name in v.folded()), None)
@@ -184,7 +184,7 @@ class NodeRewriter:
         return n
 
     def array(self, place: int) -> Any:
-        """Return the contents of an input if the file fixes them; else None."""
+        """Return the contents of input `place` if the file fixes these contents; else None."""
         return self.values.array(self.input(place)) if self.input(place) else None
 
     def absorb(self, place: int, what: str) -> Any:
@@ -254,7 +254,7 @@ class NodeRewriter:
         return self.constant(value, self.elem(like), hint)
 
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node of the opset LANGUAGE in front of this node; return the name of the new node's result.
+        """Add a node of opset LANGUAGE (18) in front of this node; return the name of the new node's result.
 
         kind    the type and shape of the result; left out if the result has the type of the first input and the
                 broadcast shape of the inputs
@@ -268,7 +268,10 @@ class NodeRewriter:
         return self._emit(self.behind, operator, inputs, attributes, to)
 
     def divert(self, place: int, kind: Kind | None = None) -> str:
-        """Rename an output and return the new name; a node added later can compute the old name from the new one."""
+        """Give an output a new name, and return the new name.
+
+        A node that is added later can compute the value with the old name from the value with the new name.
+        """
         old = self.node.output[place]
         name = self.values.fresh(f"{old or self.label}_{self.node.op_type}")
         self.values.made[name] = kind or self.kind(old)
@@ -276,7 +279,10 @@ class NodeRewriter:
         return name
 
     def replace(self, operator: str, *inputs: str, place: int = 0, **attributes: Any) -> None:
-        """Add a node that computes output `place` instead of this node; after the last output, set `d.node = None`."""
+        """Add a node that computes output `place` instead of this node.
+
+        After all outputs have been replaced, the rule must set `d.node = None`.
+        """
         self._emit(self.before, operator, inputs, attributes, self.output(place))
 
     def _emit(self, where: list[Any], operator: str, inputs: Sequence[str], attributes: Any, to: str = "") -> str:
@@ -335,7 +341,7 @@ def graphs_of(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def path_of(function: Any) -> str:
-    """Return the key of a function for tables in which graphs have their paths as keys (`/3.then_branch`)."""
+    """Return the key of a function in tables whose other keys are the paths of graphs, such as `/3.then_branch`."""
     return f"{function.domain}:{function.name}:{function.overload}"
 
 
@@ -353,7 +359,10 @@ def tensors_of(model: Any) -> Iterator[Any]:
 
 
 def constant_of(node: Any) -> Any:
-    """Return the TensorProto of a Constant node; None if the value is no number or a function's attribute."""
+    """Return the TensorProto of a Constant node.
+
+    Return None if the value is not numeric, or if it is an attribute of the surrounding function.
+    """
     if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     given = node.attribute[0]

@@ -20,7 +20,10 @@ _CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # TensorFlow puts such
 
 
 def of(node: Any) -> str:
-    """Return the path of the module that a NodeProto comes from; "" for the outermost module or for no record."""
+    """Return the path of the module that a NodeProto comes from.
+
+    Return "" if this is the outermost module, or if the file does not record the module.
+    """
     scopes = _scopes(node)
     return of_name(node.name) if scopes is None else "".join(scopes[-2:-1])
 
@@ -58,5 +61,8 @@ def uncalled(path: str) -> str:
 
 
 def prefix(name: str) -> str:
-    """Return the part of a tensor's name before the last dot, which in names by people is the path of a module."""
+    """Return the part of a tensor's name before the last dot.
+
+    In a name that a person gave, this part is the path of a module.
+    """
     return name.rpartition(".")[0]

@@ -120,7 +120,10 @@ class Node:
 
 
 def integers(given: Any, name: str, most: int = 2 * MAX_RANK) -> list[int]:
-    """Return an input of whole numbers (axes, lengths, counts) as a list; floats are allowed, as in Split 1."""
+    """Return the whole numbers (axes, lengths, counts) in an input as a list.
+
+    The input may hold floats, as in Split 1.
+    """
     if given.ndim > 1:
         raise ValueError(f"{name} has shape {given.shape}; expected a vector")
     if given.numel() > most:

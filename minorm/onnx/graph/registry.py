@@ -76,7 +76,11 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 @dataclass(frozen=True)
 class Writer:
-    """A rule that writes calls of `target` as versions `since` of `operator`; None stands for any operators."""
+    """A rule that writes calls of `target`.
+
+    operator    the operator that the rule writes; None if the rule may write any operators
+    since       the first version of the operator for which the rule is used, or a tuple with all versions
+    """
 
     target: Any
     operator: str | None
@@ -156,7 +160,10 @@ def reads(
 
 
 def converts(operator: str, old: int | None = None, new: int = 0) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that converts an operator from version `old` to `new`; None as `old` means any versions."""
+    """Register the rule that converts an operator from version `old` to version `new`.
+
+    If `old` is None, the rule converts the operator between any two versions.
+    """
     key = operator if old is None else (operator, old, new)
     if key in CONVERTERS:
         raise ValueError(f"{key} has a rule already: {CONVERTERS[key].__name__}")
@@ -203,7 +210,7 @@ def writers(target: Any, opset: int) -> list[Rule]:
 
 
 def absent(target: Any, opset: int) -> list[str]:
-    """Return the reasons for an error: the operators that could write a call of `target` at a newer opset."""
+    """Return a reason for each operator that could write a call of `target` only at a newer opset than `opset`."""
     found = [writer for writer in WRITERS.get(target, ()) if not writer.fits(opset)]
     return [f"it is {w.operator} of opset {w.versions()[0]} on; the model's opset is {opset}" for w in found]
 

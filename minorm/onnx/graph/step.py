@@ -37,7 +37,7 @@ class Step:
 
     @property
     def place(self) -> str:
-        """The path of the node's module; without a path, the name of the node or of its first output."""
+        """The path of the node's module, or else the name of the node, or else the name of the node's first output."""
         return self.module or self.node or next(filter(None, self.names), "")
 
     def run(self, values: list[Any], dtype: Any = None) -> tuple[Any, ...]:
@@ -84,9 +84,10 @@ class Step:
         return results
 
     def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
-        """Compute the results; if the operation needs all its arguments on one GPU, move the constants there first.
+        """Compute the results.
 
-        Constants that the operation itself reads, such as shapes and axes, stay on the CPU.
+        If the operation needs all its arguments on one GPU, the constants are moved to this GPU first. Constants that
+        the operation itself reads, such as shapes and axes, stay on the CPU.
         """
         if not self.together:
             try:
@@ -97,7 +98,10 @@ class Step:
         return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
 
     def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
-        """Compute the results outside the trace; return None for floats, which may be any function of a length."""
+        """Compute the results outside the trace.
+
+        Return None if a result is a float Tensor, because its values may be any function of a length.
+        """
         outer, trace.state.calls = trace.state.calls, None
         try:
             results = _as_tuple(self.operation(*arguments))

@@ -78,7 +78,10 @@ class Budget:
         return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 
     def check_left_to_run(self, needed: int, what: str) -> None:
-        """Raise LoadError if no run can read a value, because a node asks for ROOM times the memory of its input."""
+        """Raise LoadError if a value of `needed` bytes is so large that no run could read it.
+
+        A node that reads a value asks for ROOM times the memory of this value.
+        """
         if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(
                 f"load: {what}: it would take {needed} bytes, and {memory_budget.ROOM} times as many where it is read, "

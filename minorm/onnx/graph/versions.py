@@ -240,5 +240,5 @@ def exists(operator: str, opset: int) -> bool:
 
 
 def ir_version(opset: int) -> int:
-    """Return the ir_version to write: the one of the onnx release that introduced `opset`, but at least 4."""
+    """Return the ir_version to write: the version of the onnx release that introduced `opset`, but at least 4."""
     return next((ir for since, ir in _IR_VERSIONS if opset >= since), 4)

@@ -43,6 +43,6 @@ def _call_before(node: Node, made: Mapping[str, tuple[Node, int]]) -> Node | Non
 
 
 def content(name: str, arrays: Mapping[str, Any], parameters: Collection[str]) -> Any:
-    """Return a key that differs for different scales or biases: a Parameter's name, or a constant's contents."""
+    """Return a key by which two scales or biases are compared: a Parameter's name, or the contents of a constant."""
     array = None if name in parameters else arrays.get(name)
     return name if array is None else (str(array.dtype), array.shape, array.tobytes())

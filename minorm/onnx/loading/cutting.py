@@ -1,4 +1,6 @@
-"""Find where to cut a graph in front of nodes that minorm does not have: `load(..., outputs=[...])`.
+"""Find the values at which a graph can be cut so that unsupported nodes stay out.
+
+Pass the names of these values as `load(..., outputs=[...])`.
 
 A cut graph can return every value that does not depend on a missing node. We propose the values that the missing nodes
 read. If one of these values depends on another one, we propose only the value that is computed later.

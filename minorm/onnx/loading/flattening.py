@@ -152,7 +152,10 @@ class Flattener:
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
 
     def _expanded(self, key: Key, proto: Any, attributes: dict[str, Any], place: _Place) -> Key:
-        """Make the function into which minorm expands a node, and return the function's key; else return `key`."""
+        """Make the function into which minorm expands a node, and return the key of this function.
+
+        Return `key` unchanged if minorm does not expand the node.
+        """
         if key in self.functions or key[:2] not in expansions.EXPANSIONS:
             return key
         flat = [self._name(name, place) for name in proto.input]
@@ -310,7 +313,10 @@ class Flattener:
         return {name: self._value(a, f"attribute {name!r} of {what}", place) for name, a in attributes.items()}
 
     def _value(self, proto: Any, what: str, place: _Place) -> Any:
-        """Return the contents of an AttributeProto or TensorProto; in a function, they are read once for all calls."""
+        """Return the contents of an AttributeProto or TensorProto.
+
+        If the node is in a function, the contents are read once for all calls of the function.
+        """
         read = tensors.read if isinstance(proto, TensorProto) else attribute_value
         if not place.stack:
             return read(proto, what, self.folder, self.budget)

@@ -42,7 +42,10 @@ from minorm.tensor.tensor import Tensor
 
 
 class Builder:
-    """Calls the readers in order; computes the nodes that depend on constants alone, and makes steps of the others."""
+    """Calls the readers of the nodes in order.
+
+    A node that depends on constants alone is computed at once. For every other node, a step is made.
+    """
 
     def __init__(
         self,
@@ -315,7 +318,10 @@ class Builder:
 
 
 def _precise(node: Node) -> tuple[int, ...]:
-    """Return the inputs whose float type may differ from the type of the other inputs in the operator's schema."""
+    """Return the indices of the inputs whose float type may differ from the type of the other inputs.
+
+    The schema of the node's operator says which inputs these are.
+    """
     if node.operator == "If":
         return ()
     formal = onnx.defs.get_schema(node.operator, node.since, "").inputs

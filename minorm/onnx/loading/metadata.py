@@ -56,7 +56,10 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
 
 
 def drop_stale_classes(model: Any) -> str:
-    """Drop the class names if the first output has another number of classes; return the reason ("" if not dropped)."""
+    """Drop the class names if the first output has another number of classes.
+
+    Return a sentence with the reason, or "" if the class names stay.
+    """
     shape = [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim]
     try:
         names = json.loads(entries_of(model).get(CLASSES, ""))

@@ -93,7 +93,7 @@ def in_order(
 
 
 def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[float, str]:
-    """Sort the modules below a module, and return the first node that reads a tensor there."""
+    """Sort the modules below `module`, and return the first node that reads a tensor of `module` or below."""
     uses = module.uses.values() if isinstance(module, Layer) else ()
     own = [first[id(thing)] for thing in (module, *uses) if id(thing) in first]
     if own and isinstance(module, Layer):
@@ -105,7 +105,10 @@ def _arrange(module: Module, first: Mapping[int, tuple[int, str]]) -> tuple[floa
 
 
 def layer_of(root: Module, name: str) -> Module:
-    """Return the module of a tensor's dotted name; if it does not exist, return the last existing one on the path."""
+    """Return the module that the dotted name of a tensor gives.
+
+    If this module does not exist, return the last module on the path that exists.
+    """
     module: Module = root
     for part in name.split(".")[:-1]:
         child = vars(module).get(part)

@@ -72,7 +72,10 @@ def types_of(nodes: Sequence[Node], inputs: Sequence[Input], initializers: Mappi
 
 
 def learned(origin: Origin, asked: Collection[str] = ()) -> Callable[[str], bool]:
-    """Return a function that says whether the file, its name or the caller marks an initializer as a weight."""
+    """Return a function that says whether an initializer is a weight.
+
+    An initializer is a weight if the file, the name of the initializer, or the caller (`asked`) says so.
+    """
 
     def is_learned(name: str) -> bool:
         named = origin.kinds.get(name) == PARAMETER or ("." in name and origin.names(name))

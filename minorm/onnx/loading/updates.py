@@ -58,7 +58,9 @@ def adopted(
     updated: Mapping[str, str],
     outputs: Collection[str],
 ) -> dict[str, str]:
-    """Make the statistics of each described normalization inputs from 3 on; return the other entries of `updated`.
+    """Let each normalization in `described` read its running statistics, as the inputs from 3 on.
+
+    Return the entries of `updated` for all other statistics.
 
     outputs    the values that the module returns; if they include new statistics of a layer, the layer's nodes stay
     """

@@ -82,10 +82,11 @@ def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> i
 
 
 def spread(weights: Iterable[str], others: Iterable[str], arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:
-    """Map each tensor of `others` that folding made from a weight, by repeating it for each sample, to this weight.
+    """Map each tensor of `others` that repeats a weight for each sample to the name of this weight.
 
-    For example, the newer exporter writes an RNN as sums and products. The first step multiplies zeros by a matrix and
-    adds a bias. Folding replaces this step by the bias, which is repeated for each sample.
+    Folding of constants makes such tensors. For example, PyTorch's newer exporter writes an RNN as sums and products.
+    The first step multiplies zeros by a matrix and adds a bias. Folding replaces this step by the bias, which is
+    repeated for each sample.
     """
     if not origin.kinds:
         return {}

@@ -31,9 +31,9 @@ class Held(NamedTuple):
 
 
 class Wiring:
-    """Knows the makers, the readers and the fixed numbers of these nodes' values.
+    """Knows which nodes make and read each value of `nodes`, and which values are fixed numbers.
 
-    ends      values that are not only read by these nodes: outputs of the graph, and conditions
+    ends      values that are also read outside of `nodes`: outputs of the graph, and conditions
     arrays    initializers by name
     learned   a function that returns True for the name of an initializer that is certainly a weight, not a fixed number
     ranks     the number of axes by name, for the values whose shapes the file declares
@@ -61,12 +61,12 @@ class Wiring:
     # Nodes
 
     def maker(self, name: str, *operators: str) -> Node | None:
-        """Return the node that computes a value, if it has one of these operators."""
+        """Return the node that computes a value if this node has one of `operators`; else None."""
         node = self.makers.get(name)
         return node if node is not None and _is_one_of(node, operators) else None
 
     def reader(self, name: str, *operators: str) -> Node | None:
-        """Return the only reader of a value, if it has one of these operators.
+        """Return the only reader of a value if this reader has one of `operators`; else None.
 
         A CastLike does not count as a reader if it uses only the type of the value and if only the reader needs the
         result.
@@ -87,7 +87,7 @@ class Wiring:
         return len(readers) == 1 and id(readers[0]) in among
 
     def is_private(self, nodes: Collection[Node], result: str) -> bool:
-        """Return True if the nodes have the same conditions, and other nodes read only `result` of their values."""
+        """Return True if `nodes` have the same conditions, and no other node reads their values except `result`."""
         inside = {id(node) for node in nodes}
         made = [name for node in nodes for name in node.outputs if name and name != result]
         return len({node.conditions for node in nodes}) == 1 and all(

@@ -116,7 +116,7 @@ def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
 
 
 def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tuple[str, str, str]:
-    """Write (x - mean) / sqrt(var + eps), the mean and the root.
+    """Write (x - mean) / sqrt(var + eps); return the names of this value, of the mean and of the root.
 
     The mean can be large, so x is centred first.
     """
@@ -127,7 +127,7 @@ def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tu
 
 
 def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
-    """Write the mean over axes, and x - mean.
+    """Write the mean over `axes`, and the difference x - mean; return the names of these two values.
 
     The mean is rounded to the precision of x, so the mean of the differences is subtracted too.
     """

@@ -73,7 +73,11 @@ EXPANSIONS: dict[tuple[str, str], tuple[str | Callable[[Call], str], Rule]] = {}
 
 
 def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], Rule]:
-    """Register the rule that expands an operator; `head`, or the text that `head` returns, begins with its name."""
+    """Register the rule that expands an operator.
+
+    `head` is a text that begins with the operator's name, or a function that returns such a text. If `head` is a
+    function, the rule has the name of the operator.
+    """
 
     def add(rule: Rule) -> Rule:
         name = rule.__name__ if callable(head) else head.split()[0]

@@ -23,7 +23,10 @@ def widest(*tensors: Tensor | None, stash: Any = dtypes.float16) -> Any:
 
 
 def same_type(*tensors: Any) -> tuple[Any, ...]:
-    """Return the tensors unchanged if all have the same type; else convert them to the widest type to compute in."""
+    """Return the tensors unchanged if all have the same type; else convert all tensors to one type.
+
+    This type is the widest of the types in which minorm computes with the tensors.
+    """
     if len({t.dtype for t in tensors if t is not None}) == 1:
         return tensors
     return in_type(widest(*tensors), *tensors)

@@ -27,7 +27,11 @@ CLOSE = 1e-3  # of the largest number: the allowed difference of two images' res
 
 
 def whole(path: str, max_bytes: int = limits.ONNX, external_root: str | None = None) -> bytes:
-    """Return the file's bytes; if its weights are in other files, return the bytes of a model that holds them."""
+    """Return the bytes of a model with all its weights.
+
+    These are the bytes of the file. If the file has weights in other files, the bytes of a copy with these weights are
+    returned.
+    """
     model, folder = load.parse(path, max_bytes, None, external_root)
     if not embedded_weights.is_outside(model):
         with open(path, "rb") as file:
@@ -109,7 +113,7 @@ class Classifier:
         return model
 
     def _check_runs(self, model: GraphModule, x: Tensor) -> None:
-        """Check that two images give the same results in one batch as in two batches, if the file has a fixed batch."""
+        """If the file has a fixed batch, check that two images give the same results in one batch as in two batches."""
         given, size = self.input, x.shape[2]
         try:
             both = _outputs(model, x).numpy()

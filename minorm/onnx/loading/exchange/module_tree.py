@@ -72,7 +72,7 @@ def _is_free(parent: Module, name: str) -> bool:
 
 
 def _clear(module: Any, empty: Collection[int]) -> None:
-    """Remove the empty modules below this one."""
+    """Remove the empty modules below `module`."""
     for name, child in list(module._own(MODULE)):
         if id(child) in empty:
             del vars(module)[name]

@@ -105,7 +105,7 @@ def _read(steps: Sequence[Step]) -> set[int | None]:
 
 
 def _dependent_slots(steps: Sequence[Step], slots: set[Any]) -> set[Any]:
-    """Return these slots, and the slots that are computed from them."""
+    """Return `slots`, and all slots that are computed from `slots`."""
     found_ = set(slots)
     for step in steps:
         if not found_.isdisjoint(step.inputs):

@@ -226,7 +226,10 @@ def _is_below(path: str, above: str) -> bool:
 
 
 def _similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return similar names; only the end of a long list is compared, because the heads of networks are there."""
+    """Return known names that are similar to `name`.
+
+    Only the end of a long list of names is compared, because the heads of networks are at the end.
+    """
     names = [other for other in dict.fromkeys(known) if 0 < len(other) < LONGEST and other.isprintable()]
     path = name.replace("/", ".").strip(".")
     ending = [other for other in names if path and other.rpartition(".")[2] == path.rpartition(".")[2]]

@@ -88,7 +88,7 @@ class Judge:
                 self.bases.setdefault(node.inputs[1], node.inputs[0])
 
     def of(self, name: str) -> Verdict:
-        """Return the verdict on one of the arrays."""
+        """Return the verdict on the tensor with this name, which must be one of `arrays`."""
         array, place = self.arrays[name], self.places.get(name)
         own = self.own.get(name, name)
         found = self._said(name) or self._impossible(name, own)

@@ -136,7 +136,7 @@ def is_literal(name: str) -> bool:
 
 
 def is_named_as_buffer(name: str, siblings: Container[str] = ()) -> bool:
-    """Return whether buffers have such a name: statistics, a known table, or the state of a reparametrization.
+    """Return whether a name is usual for a buffer: for statistics, a known table, or a reparametrization's state.
 
     siblings    the other tensors of the file: `weight_u` and `weight_mask` are buffers if the file has a `weight_orig`
     """

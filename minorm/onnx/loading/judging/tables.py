@@ -136,7 +136,7 @@ def _may_be_a_table(array: Any) -> bool:
 
 
 def _sample(array: Any) -> Any:
-    """Return some of the numbers, or all of them if the tensor is small."""
+    """Return some of the numbers, or all numbers if the tensor is small."""
     flat = array.reshape(-1)
     return flat if flat.size <= SMALL else flat[:: flat.size // SAMPLE]
 
@@ -175,7 +175,10 @@ def _waves(values: Any) -> str:
 
 
 def _is_wave(values: Any) -> bool:
-    """Return True if the numbers are sines and their cosines, in turn or in two halves: sin^2 + cos^2 = 1."""
+    """Return True if the numbers are pairs of a sine and a cosine of one angle, so that sin^2 + cos^2 = 1.
+
+    The two numbers of a pair are neighbours on the last axis, or one is in the first half and one in the second half.
+    """
     n = values.shape[-1] if values.ndim else 0
     if n < 4 or n % 2:
         return False
@@ -188,7 +191,7 @@ def _is_wave(values: Any) -> bool:
 
 
 def _lines(values: Any, axis: int, most: int | None = None) -> Any:
-    """Return all lines along an axis in float64, or about `most` of them.
+    """Return the lines of numbers along an axis, in float64: all lines, or about `most` lines.
 
     The lines come from all parts of the tensor, because its first lines may be all zeros.
     """
@@ -211,7 +214,10 @@ def _recurrent(lines: Any) -> Any:
 
 
 def _oscillates(values: Any, axis: int) -> bool:
-    """Return True for sines or cosines along an axis or along both halves of the axis; the two ends may differ."""
+    """Return True if the numbers along an axis are sines or cosines.
+
+    The axis may also have two halves, with waves in each half. The numbers at the two ends may differ from the waves.
+    """
     n, count = values.shape[axis], values.size // values.shape[axis]
     halves = [slice(0, n // 2), slice(1, n // 2 - 1)] if n % 2 == 0 else []
     for part in (slice(0, n), slice(1, n - 1), *halves):

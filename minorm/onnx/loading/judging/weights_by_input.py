@@ -1,9 +1,9 @@
-"""Find the use of each float tensor of a file: an operator's weight, an operand with values of the network, or other.
+"""Find out how nodes use each float tensor of a file: as an operator's weight, as an operand, or in another way.
 
-Values of the network are values that depend on its inputs. There may be a Transpose or a Slice between a tensor and the
-node that uses it. A tensor may also be a part from which nodes compute a weight. For example, nodes multiply a learned
-query by weights before they combine it with values of the network, or compute a weight-normalized kernel from a
-direction and a length.
+An operand is combined with values of the network, which are the values that depend on the network's inputs. There may
+be a Transpose or a Slice between a tensor and the node that uses it. A tensor may also be a part from which nodes
+compute a weight. For example, nodes multiply a learned query by weights before they combine it with values of the
+network, or compute a weight-normalized kernel from a direction and a length.
 """
 
 from __future__ import annotations
@@ -148,7 +148,10 @@ class _Walk:
         return {name: self.places[name] for name in arrays if name in self.places}
 
     def _images(self, node: Node) -> None:
-        """Collect the tensors that a convolution reads as image or kernel, perhaps after a product with a style."""
+        """Collect the tensors that a convolution reads as its image or as its kernel.
+
+        A kernel may also be a product of two tensors, such as a weight and a style.
+        """
         if node.operator in CONVOLUTIONS:
             self.images.update(node.inputs[:1])
             self.kernels.update(node.inputs[1:2])
@@ -164,7 +167,10 @@ class _Walk:
             self.places[name] = place
 
     def _pass_up(self, node: Node) -> None:
-        """Give the Place of a node's result to the node's inputs, which do not depend on the inputs of the network."""
+        """Pass the Place of a node's result on to the inputs of the node.
+
+        If the node does more than move the elements of an input, an input of a weight becomes a part of this weight.
+        """
         place = min(
             (self.places[name] for name in node.outputs if name in self.places),
             key=lambda place: _ORDER[place.kind],
@@ -248,7 +254,10 @@ class _Learned:
 
 
 def states(nodes: Sequence[Node]) -> set[str]:
-    """Return the initial values of RNNs and loops, and the values from which nodes make them by a repeat or a cast."""
+    """Return the initial values of RNNs and loops.
+
+    The result also has the values from which a repeat or a cast makes such initial values.
+    """
     found = set[str]()
     for node in reversed(nodes):
         if node.operator in REPEATING or node.operator == "CastLike":

@@ -16,7 +16,7 @@ class Plan:
     """Applies the Functions of an earlier run to numbered registers. Register 0 holds None, for absent arguments.
 
     held      pairs of a register and a Tensor of the graph; when a run begins, the register gets the Tensor's array
-    fixed     the registers when a run begins: arrays that depend on shapes alone, and None for the others
+    fixed     the contents of all registers when a run begins: an array if it depends on shapes alone, otherwise None
     layers    the layers that have options; the plan becomes invalid if these options change
     """
 

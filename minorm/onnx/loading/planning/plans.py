@@ -3,7 +3,8 @@
 A node's rule checks its arguments, reads axes and sizes, and applies Functions to arrays. In evaluation mode and
 without gradients, all this depends on shapes alone, except the results of the Functions. So we trace the second run
 with inputs of the same shapes and types. A Plan holds the Functions of this run, with their options and the registers
-of their arrays. Later runs apply these Functions in the same order to the same arrays, and give the same bits.
+of their arrays. Later runs apply these Functions in the same order to arrays in the same registers, and give the same
+bits.
 
 A plan is made only if it certainly gives the same bits. Some rules read elements of their arguments themselves, not
 through a Function. These arguments must depend on shapes alone; watched.py notices such reads. The shapes of results
@@ -103,7 +104,10 @@ def _key(given: Sequence[Tensor], dtype: Any) -> Any:
 
 
 def _may_repeat(given: Sequence[Tensor]) -> bool:
-    """Return True if a run may use a plan, because it is not watched and only computes, with minorm's kernels."""
+    """Return True if a run with the inputs `given` may use a plan.
+
+    The run must not record gradients, must not be traced or watched, and must compute with arrays of NumPy.
+    """
     if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
         return False
     return all(isinstance(x, Tensor) and type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)

@@ -203,7 +203,7 @@ class Recorder:
 
 
 def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return whether any two of `arrays` may share memory, or any of `arrays` with any of `others`."""
+    """Return whether an array in `arrays` may share memory with another one in `arrays`, or with one in `others`."""
     spans = [
         (*np.lib.array_utils.byte_bounds(array), fresh)
         for fresh in (True, False)
@@ -218,7 +218,10 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _shows_every_decision(step: Any) -> bool:
-    """Return True if we notice when a node's decisions depend on elements; in loops and branches, we do not."""
+    """Return True if we notice each decision of a node that depends on elements.
+
+    The result is False for loops and branches, because we do not notice all decisions inside these.
+    """
     if step.conditions or getattr(step, "turns", None) is not None or step.operator in OPERATORS_WITHOUT_PLAN:
         return False
     return (
@@ -246,7 +249,10 @@ def _elements(options: Any) -> Iterator[Elements]:
 
 
 def _is_array_of(tensor: Any, elements: Elements) -> bool:
-    """Return True if `elements` are the unchanged integers of a stand-in; a mask would decide a result's shape."""
+    """Return True if `elements` are the unchanged integers of a stand-in, which are the indices of a Take.
+
+    A mask of bools does not count, because its elements decide the shape of the result.
+    """
     return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
 
 

@@ -64,7 +64,7 @@ def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
 
 
 def _carrier(node: Node, w: Wiring) -> Group | None:
-    """Return a group of one node, which computes with the bytes of the node's input for another group."""
+    """Return a group of one node that moves bytes instead of floats; another group reads the result."""
     x = dequantized(node.inputs[0], w)
     if x is None:
         return None
@@ -170,7 +170,11 @@ _RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
 
 
 def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
-    """Return whether a Relu or Clip cuts off below 0; False if the type's range cuts off, None for other nodes."""
+    """Return True for a Relu, and for a Clip that does the same to the bytes of y.
+
+    Return False for a Clip whose bounds are beyond the range of the type of y, so that the Clip changes nothing. Return
+    None for any other Clip.
+    """
     if node.operator == "Relu":
         return True
     given: list[Any] = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]

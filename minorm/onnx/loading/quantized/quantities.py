@@ -34,7 +34,10 @@ class Quantity:
 
 
 def dequantized(value: str, w: Wiring) -> Quantity | None:
-    """Return the bytes of a value that comes from a DequantizeLinear (and perhaps nodes of SAME); else None."""
+    """Return the bytes of a value that comes from a DequantizeLinear; None if the value does not come from one.
+
+    After the DequantizeLinear, there may be nodes that only move numbers (SAME).
+    """
     behind = makers(value, w)
     if not behind or any(node.conditions or len(node.outputs) > 1 for node in behind):
         return None
@@ -45,7 +48,10 @@ def dequantized(value: str, w: Wiring) -> Quantity | None:
 
 
 def makers(value: str, w: Wiring) -> list[Node]:
-    """Return the nodes from a value back to its DequantizeLinear, with nodes of SAME in between; else []."""
+    """Return the nodes from a value back to its DequantizeLinear; [] if the value does not come from one.
+
+    All nodes in between must only move numbers (SAME).
+    """
     found: list[Node] = []
     while (maker := w.maker(value, "DequantizeLinear", *SAME)) is not None and len(found) <= MOST:
         found.append(maker)
@@ -56,7 +62,7 @@ def makers(value: str, w: Wiring) -> list[Node]:
 
 
 def carried(value: str, w: Wiring) -> str:
-    """Return a name for the bytes of a value that the file does not use yet."""
+    """Return a name for the bytes of a value; the file does not use this name yet."""
     return unused(f"{value} bytes", w)
 
 

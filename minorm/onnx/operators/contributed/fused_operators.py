@@ -115,7 +115,10 @@ def _matmul(call: Call, y: str) -> str:
 
 
 def _turned(call: Call, place: int, name: str) -> str:
-    """Transpose a factor of the product, if asked: exchange the last two axes, and make axis 0 the last batch axis."""
+    """Return the text of a Transpose of factor `name`, or "" if the node's attributes ask for no Transpose.
+
+    The attribute trans exchanges the last two axes. The attribute transBatch makes axis 0 the last batch axis.
+    """
     swap, batch, rank = call.get(f"trans{name}", 0), call.get(f"transBatch{name}", 0), call.rank(place)
     if not swap and not batch:
         return ""

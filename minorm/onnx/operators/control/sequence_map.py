@@ -11,7 +11,10 @@ from minorm.onnx.operators.expansions import Call, expands, parsed, refuse
 
 @expands("", "SequenceMap")
 def sequence_map(call: Call) -> Any:
-    """Write the Loop; each turn reads the next element of every sequence, and the same Tensors."""
+    """Write the Loop; each turn reads the next element of every sequence.
+
+    An input that is a Tensor, not a sequence, is the same in every turn.
+    """
     body = call.get("body", None)
     if not isinstance(body, GraphProto) or len(body.input) != len(call.inputs) or not all(call.inputs):
         raise refuse("SequenceMap", "no body, or one with another number of inputs than the node")

@@ -250,14 +250,14 @@ def _erfc(g: Graph, z: Value) -> Value:
 
 
 def _gelu_without_erf(g: Graph, x: Value) -> Value:
-    """relu(x) - |x| / 2 * erfc(|x| / sqrt 2)"""
+    """Write relu(x) - |x| / 2 * erfc(|x| / sqrt 2), which is the GELU of x."""
     z = g.add("Mul", g.add("Abs", x), g.scalar(math.sqrt(0.5), x))
     return g.add("Sub", g.add("Relu", x), g.add("Mul", g.add("Mul", z, g.scalar(math.sqrt(0.5), x)), _erfc(g, z)))
 
 
 @lowers(Erf)
 def lower_erf(g: Graph, x: Value) -> Value:
-    """Write sign(x) * (1 - erfc(|x|)) for opsets before 9, which do not have Sign either."""
+    """Write sign(x) * (1 - erfc(|x|)), for opsets before 9, which lack Erf and Sign."""
     y = wide(g, x)
     sign = g.add("Clip", g.add("Mul", y, g.scalar(1e30, y)), min=-1.0, max=1.0)
     return g.cast(g.add("Mul", sign, g.add("Sub", g.scalar(1, y), _erfc(g, g.add("Abs", y)))), x.dtype)

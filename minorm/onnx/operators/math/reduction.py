@@ -26,7 +26,7 @@ _AXES_ARE_AN_INPUT = {"ReduceSum": 13}  # 18 for the others
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
-    """Return `shape` without these axes, or, if `keepdims` is True, with length 1 for them."""
+    """Return `shape` without `axes`; if `keepdims` is True, these axes stay with length 1."""
     return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
 
 
@@ -61,7 +61,10 @@ Reduction = Callable[[Tensor, Axes, bool], Tensor]
 
 
 def _wide(function: Reduction) -> Reduction:
-    """Apply `function` in minorm's type to compute x in (float64 for integers); the result has x's type."""
+    """Return a reduction that computes `function` in a wider type; the result has the type of x.
+
+    The wider type is the type in which minorm computes with x, and float64 if x has integers.
+    """
 
     def apply(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
         wide = x.to(dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)

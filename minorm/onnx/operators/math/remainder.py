@@ -46,7 +46,10 @@ def lower_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
 
 
 def _rest(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
-    """Write the remainder with a's sign, and a mask that is True for a nonzero remainder if b has the other sign."""
+    """Write the remainder of a / b that has the sign of a, and write a mask.
+
+    The mask is True where the remainder is not 0 and b has the other sign.
+    """
     rest, zero = g.add("Mod", a, b, fmod=1), g.scalar(0, b)
     apart = g.add("Xor", compare(g, rest, zero, "less"), compare(g, b, zero, "less"))
     return rest, g.add("And", apart, g.add("Not", compare(g, rest, zero, "equal")))

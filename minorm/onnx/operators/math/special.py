@@ -80,7 +80,7 @@ def write_logit(g: Graph, x: Value, eps: float | None) -> Value:
 @lowers(ops.ErfInv)
 @_in_wide
 def write_erfinv(g: Graph, x: Value) -> Value:
-    """Write the steps of ErfInv."""
+    """Write the inverse of erf, with the same steps as minorm's Function ErfInv."""
     number: Callable[[float], Value] = functools.partial(g.scalar, like=x)
     half, size = g.add("Mul", x, number(0.5)), g.add("Abs", x)
     near = g.add("Sub", number(0.180625), g.add("Mul", half, half))

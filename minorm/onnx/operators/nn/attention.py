@@ -157,7 +157,7 @@ def _softmax(scores: Tensor, seen: Tensor | None) -> Tensor:
 
 @reads("RotaryEmbedding", since=23, fixed=(3,))
 def read_rotary(node: Node) -> Callable[..., Tensor]:
-    """Rotate pairs of numbers by an angle that grows with the token's position; the inputs give its cos and sin."""
+    """Rotate pairs of numbers by an angle that grows with the token's position; cos and sin of the angle are inputs."""
     heads, size, interleaved = node["num_heads"], node["rotary_embedding_dim"], bool(node["interleaved"])
 
     def rotate(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:

@@ -196,9 +196,10 @@ def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
 def _transposed_padding(
     node: Node, size: Sequence[int], full: Sequence[int], strides: Sequence[int], extra: list[int]
 ) -> tuple[tuple[int, int], ...]:
-    """Return (low, high) for each axis: how much to cut from `full`, the lengths without padding.
+    """Return pairs (low, high): how many elements to cut from the two ends of each axis of the result.
 
-    Lengths to add are written to `extra`.
+    full     the lengths of the result before elements are cut
+    extra    receives the number of elements to add, for each axis that must become longer
     """
     wanted, kind = node["output_shape"], node["auto_pad"]
     if not wanted and kind not in ("SAME_UPPER", "SAME_LOWER"):

@@ -65,7 +65,7 @@ def read_deform_conv(node: Node) -> Callable[..., Tensor]:
 def _grid(
     size: Sequence[int], strides: Sequence[int], pads: Sequence[int], kernel: Sequence[int], dilations: Sequence[int]
 ) -> list[np.ndarray]:
-    """Return the positions of the taps before `offset` moves them, (taps, places) for each axis."""
+    """Return the positions of the taps before `offset` moves the taps: an array (taps, places) for each axis."""
     rank = len(size)
     found = []
     for axis in range(rank):

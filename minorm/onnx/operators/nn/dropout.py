@@ -38,9 +38,11 @@ def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
 
 
 class Dropout(Layer):
-    """A Dropout node. If the graph does not compute its mode, the file gives the mode, until train() or eval().
+    """A Dropout node, in training or in inference mode.
 
-    If the graph reads the second output, this output is True (before version 10, it is 1) for each kept element.
+    If the graph computes the mode, the node uses this mode. Otherwise, the node begins in the mode that the file gives,
+    and train() and eval() change the mode. If the graph reads the second output, this output is True for each kept
+    element (before version 10, it is 1).
     """
 
     def __init__(self, node: Node, trains: bool) -> None:
@@ -51,7 +53,7 @@ class Dropout(Layer):
         self.masks, self.mask_is_bool = node.wants(1), node.since >= 10
 
     def forward(self, x: Tensor, ratio: Tensor | None = None, training_mode: Tensor | None = None) -> Any:
-        """Return x in inference; in training, set some elements of x to 0 and scale the others up."""
+        """Return x in inference; in training, set some elements of x to 0, and scale all other elements up."""
         p = self.ratio if ratio is None else float(ratio.item())
         trains = bool(training_mode) if self.computed and training_mode is not None else self.training
         trains = trains and not self.frozen

@@ -77,7 +77,10 @@ def _split(x: Tensor, heads: int) -> Tensor:
 
 
 def _numbers(name: str, x: Tensor, keys: Tensor, heads: int) -> Tensor:
-    """Split numbers to (batch, length, heads, 1); `decay` may also have a number for each row of a state."""
+    """Split input `name` into the shape (batch, length, heads, 1), with one number for each head.
+
+    The input `decay` may also have a number for each row of a state.
+    """
     sizes = (1, keys.shape[3]) if name == "decay" else (1,)
     if x.ndim != 3 or x.shape[:2] != keys.shape[:2] or x.shape[2] not in [heads * n for n in sizes]:
         raise ValueError(f"{name} has shape {x.shape}; expected {(*keys.shape[:2], heads)}, a number for each head")

@@ -105,7 +105,10 @@ def _labelled(
     smoothing: float,
     axis: int,
 ) -> Value:
-    """Write -sum q * factor * logp over the classes, with q = 1 at the label; a mean divides by sum of factors."""
+    """Write -sum q * factor * logp over the classes, where q is 1 at the label.
+
+    With reduction="mean", the sum is divided by the sum of the factors.
+    """
     classes = int(logp.known_shape[axis])
     target = g.cast(target, dtypes.int64)
     numbers = _along(g, g.constant(np.arange(classes), np.int64, "classes"), logp, axis)

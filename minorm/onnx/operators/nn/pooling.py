@@ -158,7 +158,10 @@ def lower_avg_pool(
 
 
 def _counts(n: int, m: int, k: int, s: int, counted: tuple[int, int], low: int, d: int) -> Any:
-    """Count the taps of m windows on an axis of n elements; `counted` says how much padding counts at its two ends."""
+    """Return for each of m windows on an axis of n elements how many of its taps count.
+
+    `counted` says how many elements of padding count before the axis and after the axis.
+    """
     taps = np.arange(m)[:, None] * s + np.arange(k) * d - low
     return ((taps >= -counted[0]) & (taps < n + counted[1])).sum(1)
 

@@ -69,7 +69,7 @@ def _block(node: Node) -> int:
 
 
 def _type(node: Node, attribute: str) -> Any:
-    """Return the type that an attribute names by its number; None for 0, which means unspecified."""
+    """Return the type that an attribute names by its number; None if the number is 0, which means unspecified."""
     code = node.get(attribute, 0)
     if code == 0:
         return None

@@ -21,7 +21,10 @@ from minorm.tensor.tensor import Tensor
 
 @reads("NonMaxSuppression", since=10, fixed=EVERY)
 def read_nms(node: Node) -> Callable[..., Tensor]:
-    """Return (batch, class, box) of each kept box, in the shape (n, 3); the best box of a class comes first."""
+    """Return three indices (batch, class, box) for each kept box, in the shape (n, 3).
+
+    The best box of a class comes first.
+    """
     centered = node["center_point_box"]
     if centered not in (0, 1):
         raise ValueError(f"center_point_box is {centered}; expected 0 or 1")
@@ -69,7 +72,7 @@ def _corners(boxes: Any, centered: bool) -> Any:
 
 
 def _kept(corners: Any, scores: Any, count: int, limit: Any, threshold: float, asked: bool) -> Any:
-    """Return the boxes to keep.
+    """Return the indices of the boxes that remain after the suppression of overlapping boxes.
 
     Keep the best remaining box, drop all boxes that overlap this box too much, and repeat.
     """

@@ -1,4 +1,4 @@
-"""BatchNormalization is always kept as a node, never folded into a convolution, so that the file can go on training.
+"""BatchNormalization is always kept as a node, never folded into a convolution, so that a loaded file can be trained.
 
 In versions 7 and 9, the number of outputs shows the mode: 1 in inference, 5 in training. An output without a name does
 not count. In versions 14 and 15, the attribute training_mode gives the mode, and the running statistics are outputs 2
@@ -179,7 +179,7 @@ class BatchNormalization(StatisticsLayer):
         return y.to(x.dtype), *new, batch[0].to(x.dtype), saved_var.to(x.dtype)
 
     def _snapshot(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the present running statistics, or copies of them if later calls may change them in place."""
+        """Return the present running statistics, or copies if later calls may change the statistics in place."""
         return (mean.clone(), var.clone()) if self.updates and any(self.wants[1:3]) else (mean, var)
 
     def extra_repr(self) -> str:
@@ -189,7 +189,10 @@ class BatchNormalization(StatisticsLayer):
 
 
 def trains(node: Node) -> bool:
-    """Return whether a node trains: without `is_test` (before 7), with several outputs (before 14) or by training_mode.
+    """Return whether a node is in training mode.
+
+    Before version 7, a node trains if `is_test` is missing or 0. Before version 14, a node trains if it has several
+    outputs. From 14 on, the attribute training_mode gives the mode.
 
     An output without a name does not count, because it means the same in ONNX as an absent output.
     """

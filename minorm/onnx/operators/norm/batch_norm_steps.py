@@ -34,7 +34,11 @@ def batch_normalization(d: NodeRewriter) -> None:
 
 @sets_mode("BatchNormalization")
 def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
-    """Switch to training or inference; in inference, running statistics replace the outputs that only training has."""
+    """Switch the node to training or inference; return the names of the new running statistics.
+
+    The result is () if the node need not compute new running statistics. In inference, the node has only one output,
+    and the present running statistics replace all other outputs.
+    """
     if _trains(d) and not trains:
         for place, name in enumerate(d.node.output):
             if place and name in d.values.read:
@@ -89,7 +93,7 @@ def _outputs(d: NodeRewriter, trains: bool) -> None:
 
 
 def _channels(d: NodeRewriter) -> None:
-    """Reshape (N, C, D...) to (N, C * D * ...), and scale, bias and statistics to vectors."""
+    """Reshape x from (N, C, D...) to (N, C * D * ...); reshape scale, bias and statistics to vectors."""
     x, y = d.input(0), d.output(0)
     before = shape_of(d, x)
     parameters = shape_of(d, d.input(1))

@@ -52,7 +52,10 @@ def batch_axes(x: Tensor, scale: Tensor) -> tuple[int, ...]:
 
 
 def batch_moments(x: Tensor, axes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute mean and population variance over axes, in the wider of the types in which x and `like` are computed."""
+    """Compute the mean and the population variance of x over `axes`.
+
+    The type of the computation is the wider of two types: minorm computes with x in one, and with `like` in the other.
+    """
     kept = [length for axis, length in enumerate(x.shape) if axis not in axes]
     mean, var = moments(x.to(widest(x, like)), axes)
     return mean.reshape(kept), var.reshape(kept)

@@ -1,6 +1,6 @@
 """GroupNormalization: version 18 has one scale per *group* and is withdrawn; version 21 has one scale per channel.
 
-Before 21, the groups are written as the channels of an InstanceNormalization, of a tensor (N, G, everything else).
+Before 21, x is reshaped to (N, G, everything else), and an InstanceNormalization normalizes each group as a channel.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNor
 
 @converts("GroupNormalization", 18, 21)
 def one_a_channel(d: NodeRewriter) -> None:
-    """Repeat scale and bias for the channels of each group; they have one number per group."""
+    """Turn scale and bias with one number per group into scale and bias with one number per channel."""
     groups = checked_count(d.get("num_groups"), "num_groups")
     size = d.length(d.input(0), 1) // groups
     if size == 1:
@@ -117,7 +117,10 @@ def one_a_channel(d: NodeRewriter) -> None:
 
 
 def _by_instances(d: NodeRewriter, per_group: bool) -> None:
-    """Write InstanceNormalization of (N, G, everything else), or the formula for float64; version 18 is withdrawn."""
+    """Write GroupNormalization as an InstanceNormalization of x in the shape (N, G, everything else).
+
+    For float64, write the formula instead. Version 18 of GroupNormalization is never written, because it is withdrawn.
+    """
     x, groups, eps = d.input(0), checked_count(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
     elem, rank = d.elem(x), d.rank(x)
     rows = stack(d, x, [0, groups, -1])

@@ -27,7 +27,13 @@ from minorm.onnx.operators.shape.shape import channels, expand, reshape
 
 @dataclass(frozen=True)
 class Moments:
-    """The statistics of each row: how many elements count (at least 1), if any element counts, mean and variance."""
+    """The statistics of each row.
+
+    count    the number of elements that count, but at least 1
+    seen     True if any element counts
+    mean     the mean of these elements
+    var      the population variance of these elements
+    """
 
     count: Value
     seen: Value
@@ -80,7 +86,7 @@ def _count(g: Graph, batches: Value, seen: Value) -> None:
 
 
 def _unbiased(g: Graph, found: Moments) -> Value:
-    """var * n / (n - 1)"""
+    """Write the unbiased variance, var * n / (n - 1)."""
     rest = g.add("Max", g.add("Sub", found.count, g.scalar(1, found.count)), g.scalar(1, found.count))
     return g.add("Mul", found.var, g.add("Div", found.count, rest))
 
@@ -124,7 +130,10 @@ def _running(
     unbiased_running_var: bool,
     compute_dtype: Any,
 ) -> Value:
-    """Normalize each channel, either with x's statistics (and update the running ones), or with running statistics."""
+    """Normalize each channel with x's statistics if `from_batch` is True, or else with the running statistics.
+
+    If x's statistics are used, the running statistics, if there are any, are updated too.
+    """
 
     def shaped(vector: Value | None) -> Value | None:
         return vector if vector is None or vector.ndim > 1 else channels(g, x, vector)

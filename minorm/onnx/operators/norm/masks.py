@@ -51,7 +51,7 @@ def _said(**call: Any) -> dict[str, Any]:
     """Return the call without the arguments that a file does not record.
 
     `backend` and `variance` are not recorded, because the runtime chooses how to compute. `process_group` is not
-    recorded, because a file is for one rank. The other arguments are about batches that are not finite, which a graph
-    blends in like all batches.
+    recorded, because a file is for one rank. The other arguments are about batches that are not finite. A graph treats
+    such batches like all other batches.
     """
     return {name: value for name, value in call.items() if name not in UNSAID}

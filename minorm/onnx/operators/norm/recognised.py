@@ -72,7 +72,7 @@ class _OverLastAxes(NormLayer):
 
 
 class LayerNorm(_OverLastAxes):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the last axes."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias; mean and var are computed over the last axes."""
 
     def forward(self, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
@@ -86,7 +86,7 @@ class LayerNorm(_OverLastAxes):
 
 
 class RMSNorm(_OverLastAxes):
-    """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the last axes."""
+    """y = x / sqrt(mean(x^2) + eps) * weight; the mean is computed over the last axes."""
 
     def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""

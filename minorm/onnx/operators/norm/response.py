@@ -1,4 +1,4 @@
-"""LRN 1 and 13, LpNormalization 1 and 22.
+"""Read and write LRN (versions 1 and 13) and LpNormalization (versions 1 and 22).
 
 An LRN with an even window is written as a formula, because ONNX's window is the mirror image of PyTorch's.
 """

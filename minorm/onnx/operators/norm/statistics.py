@@ -78,7 +78,10 @@ def cast_all(g: Graph, dtype: Any, *values: Value | None) -> tuple[Any, ...]:
 
 
 def one_type(g: Graph, *values: Value) -> tuple[Value, ...]:
-    """Return the values unchanged if they have one type; else cast them to the widest of their types to compute in."""
+    """Return the values unchanged if all have the same type; else cast all values to one type.
+
+    This type is the widest of the types in which minorm computes with the values.
+    """
     types = {value.dtype for value in values}
     if len(types) == 1:
         return values

@@ -1,6 +1,6 @@
 """Convert attributes that became inputs: lengths, axes and parts of Reshape, Squeeze, Split, Slice, Reduce* and more.
 
-To an older version, a node can be converted only if the file fixes the input.
+A node can be converted to an older version only if the file fixes the input.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ converts("Min", 12, 8)(_integers)
 
 @converts("Pow", 12, 7)
 def pow_7(d: NodeRewriter) -> None:
-    """Cast the exponent to the type of the base, because both must have the same type before 12."""
+    """Cast the exponent to the type of the base, because before 12, these two must have the same type."""
     base, exponent = (d.kind(d.input(place)).elem for place in (0, 1))
     if base in FLOATS and exponent and exponent != base:
         d.feed(1, d.emit("Cast", d.input(1), elem=base))

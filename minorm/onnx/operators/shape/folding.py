@@ -56,7 +56,10 @@ def read_col2im(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 @reads("CenterCropPad", since=18, fixed=(1,))
 def read_center_crop_pad(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Cut each axis at both ends, or pad it with zeros; if the number is odd, the end gets one element more."""
+    """Cut each axis at both ends, or add zeros at both ends.
+
+    If the number of elements to cut or add is odd, the end of the axis gets one element more than the beginning.
+    """
 
     def fit(x: Tensor, shape: Tensor) -> Tensor:
         axes = range(x.ndim) if node["axes"] is None else axes_of("CenterCropPad", tuple(node["axes"]), x)

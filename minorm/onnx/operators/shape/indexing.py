@@ -1,4 +1,7 @@
-"""Write x[1:3, None] as Slice, Squeeze, Unsqueeze, x[indices] as Gather, x.gather as GatherElements; and read them."""
+"""Write x[1:3, None] as Slice, Squeeze and Unsqueeze; read Slice; read and write Gather and GatherElements.
+
+x[indices] is written as Gather, and x.gather as GatherElements.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ Ints = Sequence[int]
 
 
 def _axis_by_axis(index: Any, ndim: int) -> list[Any]:
-    """Expand `...` in an index to full slices, so that each axis of x has one entry besides entries None."""
+    """Replace `...` in an index by full slices.
+
+    Then the index has one entry for each axis of x, and perhaps entries None in addition.
+    """
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [np.asarray(part) if isinstance(part, list) else part for part in parts]
     used = sum(part is not None and part is not Ellipsis for part in parts)
@@ -154,7 +160,7 @@ def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
 
 @lowers(ops.rolled)
 def write_rolled(g: Graph, x: Value, step: int, axis: int) -> Value:
-    """Write the elements (i - step) mod n of a free axis."""
+    """Roll x along a free axis of length n: element i of the result is element (i - step) mod n of x."""
     n = x.known_shape[axis]
     if not isinstance(n, Size):
         raise RuleNotApplicable("along an axis of fixed length it picks known places")
@@ -183,7 +189,7 @@ def read_slice_10(node: Node) -> Callable[..., Tensor]:
 
 
 def sliced(x: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None) -> Tensor:
-    """Take x[start:end:step] along each of `axes`; bounds beyond the ends mean the ends."""
+    """Take x[start:end:step] along each of `axes`; a bound beyond an end of the axis counts as this end."""
     places = range(len(starts)) if axes is None else axes_of("slice", tuple(axes), x)
     if axes is None and len(starts) > x.ndim:
         raise ValueError(f"starts is {starts}; expected at most one for each of {x.ndim} axes")

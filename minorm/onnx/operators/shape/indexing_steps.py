@@ -19,7 +19,7 @@ def _length(d: NodeRewriter, axis: int) -> str:
 
 
 def _positive(d: NodeRewriter, axis: int) -> None:
-    """Make the indices positive; if the file does not fix them, write nodes that add the length of the axis."""
+    """Make the indices positive; if the file does not fix the indices, write nodes that add the length of the axis."""
     indices = d.array(1)
     name = d.input(1)
     if indices is not None and (indices >= 0).all():

@@ -119,7 +119,10 @@ def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: floa
 
 
 def ahead(g: Graph, x: Value, padding: Sequence[tuple[Length, Length]], value: float) -> tuple[Value, Pairs]:
-    """Return x and the padding of its windows; padding that depends on a free axis is written as a Pad of x."""
+    """Return x and the padding of its windows; padding that depends on a free axis is written as a Pad node.
+
+    If a Pad node is written, the result has the padded x, and a padding of 0.
+    """
     if not any(isinstance(n, Size) for pair in padding for n in pair):
         return x, [(int(low), int(high)) for low, high in padding]
     return pad(g, x, [(0, 0), (0, 0), *padding], value), [(0, 0)] * len(padding)
@@ -150,7 +153,11 @@ def _mode(node: Node) -> str:
 
 
 def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], mode: str, value: float) -> Tensor:
-    """Pad x by `amounts`, first all beginnings of `axes`, then all ends; negative numbers cut."""
+    """Pad the axes of x that `axes` lists.
+
+    `amounts` has the numbers of elements to add before each axis, and then after each axis. A negative number cuts
+    elements off.
+    """
     if len(amounts) != 2 * len(axes):
         raise ValueError(f"pads is {list(amounts)}; expected a number before and one after each of {len(axes)} axes")
     widths = [(0, 0)] * x.ndim

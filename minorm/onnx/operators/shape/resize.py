@@ -49,7 +49,10 @@ def _up(x: Any) -> Any:
 
 
 def scaled(n: int, scale: float | np.floating[Any]) -> int:
-    """Return the scaled length of n elements; as in runtimes, it is computed in float32: 5 times float32(2.6) is 13."""
+    """Return the length that n elements have after scaling.
+
+    This length is computed in float32, as in runtimes: 5 times float32(2.6) is 13.
+    """
     return math.floor(np.float32(n) * np.float32(scale))
 
 
@@ -85,7 +88,7 @@ class Sampling:
         self.kept = functools.lru_cache(maxsize=16)(self.weights)
 
     def resize(self, x: Tensor, scales: Sequence[float], sizes: Sequence[int] | None, roi: Sequence[float]) -> Tensor:
-        """Resize the axes of x to the lengths in `sizes`, or, if `sizes` is None, to the `scaled` lengths."""
+        """Resize the axes of x to the lengths in `sizes`; if `sizes` is None, `scales` gives the lengths."""
         axes = tuple(range(x.ndim)) if self.axes is None else axes_of("resize", tuple(self.axes), x)
         if len(sizes or scales) != len(axes) or (self.kind == "tf_crop_and_resize" and len(roi) != 2 * len(axes)):
             raise ValueError(f"scales, sizes or roi has a wrong length; expected a number for each of axes {axes}")

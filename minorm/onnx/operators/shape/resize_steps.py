@@ -151,7 +151,7 @@ def resize_wants_all(d: NodeRewriter) -> None:
 
 @converts("Resize", 18, 13)
 def resize_every_axis(d: NodeRewriter) -> None:
-    """Add the axes that the node does not name, with a scale or length that leaves them unchanged."""
+    """Give the node a scale or a length for every axis; an axis that the node does not name stays unchanged."""
     if d.take("antialias", 0):
         raise RuleNotApplicable("before opset 18 there is no antialias")
     if d.take("keep_aspect_ratio_policy", "stretch") != "stretch":

@@ -15,7 +15,7 @@ from minorm.tensor.tensor import Tensor
 
 @reads("ReverseSequence", since=10, fixed=(1,))
 def read_reverse(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
-    """Reverse the first lengths[b] elements of sample b, and leave the others unchanged."""
+    """Reverse the first lengths[b] elements of sample b; all later elements stay unchanged."""
     batch, time = node["batch_axis"], node["time_axis"]
     if {batch, time} != {0, 1}:
         raise ValueError(f"batch_axis is {batch}, time_axis {time}; expected 0 and 1, in one order or the other")

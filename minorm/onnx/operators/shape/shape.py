@@ -24,7 +24,11 @@ INT_MAX, INT_MIN = 2**63 - 1, -(2**63)  # "to the end" in Slice, forwards and ba
 
 
 def reshape(g: Graph, x: Value, shape: Shape) -> Value:
-    """Write x in another shape; free lengths become 0 (as in x) or -1 (the rest), if one -1 is enough."""
+    """Write x in another shape.
+
+    A free length becomes 0 if x has the same length on this axis. If only one other length is free, it becomes -1. If
+    more lengths are free, nodes compute the shape.
+    """
     if 0 in shape:  # an empty axis; in a target, 0 means "as in x" unless allowzero says otherwise
         if not g.has("Reshape", 14):
             raise RuleNotApplicable("Reshape gives empty shapes (allowzero) from opset 14 on")
@@ -41,7 +45,7 @@ def reshape(g: Graph, x: Value, shape: Shape) -> Value:
 
 
 def reshape_as(g: Graph, x: Value, like: Value) -> Value:
-    """Write x in the shape of another value; if several lengths are free, a Shape node reads them."""
+    """Write x in the shape of the value `like`; if several lengths are free, a Shape node reads these lengths."""
     shape = like.known_shape
     free = [n for i, n in enumerate(shape) if isinstance(n, Size) and x.known_shape[i : i + 1] != (n,)]
     if len(free) < 2:
