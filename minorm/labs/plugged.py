@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
-from minorm.labs.comparing import close
+from minorm.kernels.reference.norm import four
+from minorm.labs.comparing import close, true
 from minorm.tensor.creation import tensor
 
 
@@ -32,3 +34,35 @@ def check_moments(
     what = f"y of {layer} with your moments, x of shape {shape}"
     got = _run(layer, x, PartialBackend(moments=student.moments))
     close(got, expected, what, rtol=bound, atol=bound, dtype=np.float32)
+
+
+def check_moments_follow(
+    student: Any, rng: np.random.Generator, layers: Sequence[str], kernel: str, change: Callable[[str], str],
+    bound: float,
+) -> None:  # fmt: skip
+    """Raise Wrong unless layers with student.moments take their statistics from the student's kernel.
+
+    `change` changes the kernel's text so that the kernel returns 4 var + 1 in place of var. Then y must change as well.
+    A notebook cannot compile its kernels again, so nothing is checked there.
+    """
+    if not student.compiles_again:
+        return
+    x = (rng.standard_normal((3, 4, 5)) * 3 + 1).astype(np.float32)
+    with student.with_changed_kernels(change):
+        found = {layer: _run(layer, x, PartialBackend(moments=student.moments)) for layer in layers}
+    for layer, got in found.items():
+        what = f"y of {layer} with your moments, while {kernel} returns 4 var + 1 in place of var"
+        before = _run(layer, x.astype(np.float64), None)
+        true(
+            not np.allclose(got, before, rtol=bound, atol=bound),
+            what, f"another y, because the statistics come from {kernel}", "the same y as before",
+        )  # fmt: skip
+        expected = _run(layer, x.astype(np.float64), PartialBackend(moments=_with_larger_variances))
+        close(got, expected, what, rtol=bound, atol=bound)
+
+
+def _with_larger_variances(nest: Any, x: Any, centered: bool) -> tuple[Any, Any, Any]:
+    """Return k, d and var of every row as a kernel does that returns 4 var + 1 in place of var."""
+    rows = four(nest, x).reshape(nest.rows, -1)
+    mean, var = rows.mean(1), 4 * rows.var(1) + 1
+    return (mean, 0 * mean, var) if centered else (0 * mean, 0 * mean, var + mean**2)

@@ -6,11 +6,12 @@ files of another process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -49,6 +50,8 @@ class Remote(Student):
     deadline      seconds for loading and all checks together
     """
 
+    compiles_again = True
+
     def __init__(
         self,
         text: str,
@@ -66,6 +69,7 @@ class Remote(Student):
         self._lost: list[str] = []
         self._right: Implementation = {}
         self._used: Callable[[str], None] = lambda _: None
+        self._change: Callable[[str], str] = str  # of each text before it is compiled
         self._unloadable: Failure | None = None
         self._running = "the file"  # the statement of the file that runs
         self._deadline = self._seconds = 0.0
@@ -94,6 +98,21 @@ class Remote(Student):
             self._end(where)
         self._right, self._used = functions, used
         self.right = deque(maxlen=MOST)
+
+    @contextlib.contextmanager
+    def with_changed_kernels(self, change: Callable[[str], str]) -> Iterator[None]:
+        """In the block, call the student's functions in a fresh process; `change(text)` replaces a kernel's text.
+
+        The file's notes stay those that it had before the block.
+        """
+        notes = self.notes
+        self._end(MAIN)
+        self._change = change
+        try:
+            yield
+        finally:
+            self._end(MAIN)
+            self._change, self.notes = str, notes
 
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
@@ -156,7 +175,7 @@ class Remote(Student):
 
     def _compiled(self, deadline: float, kind: str, text: str) -> Any:
         """Compile a library for one of the processes, as an array of bytes."""
-        return objects.as_bytes(compile_process.compiled(self._walls, kind, text, deadline))
+        return objects.as_bytes(compile_process.compiled(self._walls, kind, self._change(text), deadline))
 
     def close(self) -> None:
         """End all processes, and return when they have ended."""

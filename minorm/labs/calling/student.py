@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,7 @@ class Student:
     remarks: list[str]  # about arguments that calls changed in place; the check that asks empties it
     calls: deque[Call]  # the last ones, with their answers; the check that asks empties it
     right: deque[Call]  # those of checks that passed; a new one where functions are replaced
+    compiles_again = False  # a notebook's kernels are compiled already, and stay as they are
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -107,6 +109,13 @@ class Student:
 
     def fresh(self, where: Any = MAIN) -> None:
         """Start a new process that remembers no earlier call. In a notebook this does nothing."""
+
+    def with_changed_kernels(self, change: Callable[[str], str]) -> AbstractContextManager[None]:
+        """In the block, call the student's functions in a fresh process; `change(text)` replaces a kernel's text.
+
+        Only a Student with `compiles_again` can do this.
+        """
+        raise NotImplementedError
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
         """Send a request; return the answer or raise a Failure.

@@ -7,6 +7,7 @@ the result is the same on one processor as on many.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -19,7 +20,7 @@ from minorm.labs.comparing import close, parts, true
 from minorm.labs.compiling import CHUNK, COMPILER
 from minorm.labs.counting.thread_work import KINDS
 from minorm.labs.lab import Lab
-from minorm.labs.plugged import check_moments
+from minorm.labs.plugged import check_moments, check_moments_follow
 
 LAB = Lab(
     7,
@@ -35,6 +36,11 @@ LAB = Lab(
 )
 SECONDS = 30.0  # a check may have to compile first
 BOUND = 1e-5  # of a layer with the student's moments
+LARGER_VARIANCES = """
+def parallel_moments(*args):
+    mean, var = original_moments(*args)
+    return mean, 4 * var + 1
+"""
 THREADS = (1, 2, 3, 4, 7, 8)
 PATIENCE = (0.2, 0.3, 1.0)  # seconds for which threads wait for each other, in each try
 PASSES = {"parallel_sum": 1, "parallel_moments": 3}  # how often a kernel may read x
@@ -305,10 +311,18 @@ def moments_shares(student: Any, rng: np.random.Generator) -> None:
         _require_shared_work(student, rng, "parallel_moments")
 
 
+def _with_larger_variances(text: str) -> str:
+    """Change parallel_moments in the text of a module, so that it returns 4 var + 1 in place of var."""
+    if "parallel_moments" not in text:
+        return text
+    return re.sub(r"\bparallel_moments\b", "original_moments", text) + LARGER_VARIANCES
+
+
 @LAB.check("7.5", "LayerNorm with your kernel", points=2, visible=True, seconds=SECONDS)
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
     check_moments(student, rng, "layer_norm", (3, 5, 7), 1.0, BOUND)
     check_moments(student, rng, "layer_norm", (2, 2 * CHUNK + 9), 1e6, BOUND)
+    check_moments_follow(student, rng, ("layer_norm",), "parallel_moments", _with_larger_variances, BOUND)
 
 
 @LAB.check("7.5", "BatchNorm and RMSNorm", points=2, seconds=SECONDS)
@@ -316,6 +330,7 @@ def in_others(student: Any, rng: np.random.Generator) -> None:
     check_moments(student, rng, "batch_norm", (3, 4, 5, 6), 1e4, BOUND)
     check_moments(student, rng, "channels-last batch_norm", (3, 4, 5, 6), 1e4, BOUND)
     check_moments(student, rng, "rms_norm", (4, 60), 2.0, BOUND)
+    check_moments_follow(student, rng, ("batch_norm", "rms_norm"), "parallel_moments", _with_larger_variances, BOUND)
 
 
 LAB.provide("7.2", lanes_pyx=ours.lanes_pyx)

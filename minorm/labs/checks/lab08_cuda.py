@@ -16,7 +16,7 @@ from minorm.labs.checks.right import lab08_cuda as ours
 from minorm.labs.comparing import at_most, close, equal, parts, true
 from minorm.labs.cuda import COMPILERS, without_barrier
 from minorm.labs.lab import Lab
-from minorm.labs.plugged import check_moments
+from minorm.labs.plugged import check_moments, check_moments_follow
 
 LAB = Lab(
     8,
@@ -31,6 +31,13 @@ LAB = Lab(
 )
 SECONDS = 30.0  # a check may have to compile first
 BOUND = 2e-5  # of a layer with the student's moments
+LARGER_VARIANCES = """
+__global__ void moments(const float* x, float* k, float* d, float* var, int m) {
+    original_moments(x, k, d, var, m);
+    __syncthreads();
+    if (threadIdx.x == 0) var[blockIdx.x] = 4 * var[blockIdx.x] + 1;
+}
+"""
 SEEDS = 6
 BARRIER = "__syncthreads();"
 FOREIGN = (
@@ -364,10 +371,20 @@ def moments_work(student: Any, rng: np.random.Generator) -> None:
     _rows_shared(work, race, 1000, 128)
 
 
+def _with_larger_variances(text: str) -> str:
+    """Change the kernel `moments` in the text of a program, so that it returns 4 var + 1 in place of var."""
+    first, last = '#line 1 "kernel.cu"', '#line 1 "launcher"'
+    if not re.search(r"__global__\s+void\s+moments\b", text):
+        return text
+    text = text.replace(first, f"#define moments original_moments\n{first}", 1)
+    return text.replace(last, f"#undef moments\n{LARGER_VARIANCES}{last}", 1)
+
+
 @LAB.check("8.6", "LayerNorm with your kernel", points=2, visible=True, seconds=SECONDS)
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
     check_moments(student, rng, "layer_norm", (3, 5, 7), 1.0, BOUND)
     check_moments(student, rng, "layer_norm", (2, 999), 1e5, BOUND)
+    check_moments_follow(student, rng, ("layer_norm",), "the kernel moments", _with_larger_variances, BOUND)
 
 
 @LAB.check("8.6", "BatchNorm and RMSNorm", points=2, seconds=SECONDS)
@@ -375,6 +392,7 @@ def in_others(student: Any, rng: np.random.Generator) -> None:
     check_moments(student, rng, "batch_norm", (3, 4, 5, 6), 1e4, BOUND)
     check_moments(student, rng, "channels-last batch_norm", (3, 4, 5, 6), 1e4, BOUND)
     check_moments(student, rng, "rms_norm", (4, 60), 2.0, BOUND)
+    check_moments_follow(student, rng, ("batch_norm", "rms_norm"), "the kernel moments", _with_larger_variances, BOUND)
 
 
 LAB.provide("8.4", shuffle_cu=ours.shuffle_cu)
