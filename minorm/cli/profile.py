@@ -179,7 +179,10 @@ def _again(loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _noise(source: Source, count: int) -> Any:
-    """Return random numbers in the shape of the model's input; raise ValueError unless it is one input of floats."""
+    """Return random numbers in the shape of the model's input.
+
+    Raise ValueError if the model has several inputs, or if the input is not an array of floats.
+    """
     if source.kind == "onnx":
         inputs = source.model.inputs
         if len(inputs) != 1 or not dtypes.is_float(inputs[0].dtype) or not inputs[0].shape:

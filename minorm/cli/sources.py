@@ -192,7 +192,10 @@ def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:
 
 
 def _of_its_run(parts: Mapping[str, Any], settings: Settings | None, path: str) -> Preprocessing | None:
-    """Return the preprocessing in the run's checkpoint. If an older run has none, return that of the data set."""
+    """Return the preprocessing in the run's checkpoint.
+
+    If the checkpoint is too old to have it, return that of the data set.
+    """
     if "preprocessing" in parts:
         return saved.preprocessing(parts, path)
     if settings is None or settings.data not in MEAN_STD:
@@ -227,7 +230,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 
 
 def allowed(args: argparse.Namespace) -> Trust:
-    """Return the code that these options allow."""
+    """Return which code the command-line options allow to run."""
     return trust.of(args, args.instead)
 
 
@@ -268,7 +271,7 @@ class Chosen:
         return images.with_split_of_run(self.known, loaded, self.settings.seed)
 
     def loaders(self, train: Any, scored: Any) -> tuple[DataLoader, DataLoader]:
-        """Return a loader of training batches, and a loader of the images to score in their order.
+        """Return a loader of training batches, and a loader that gives the images `scored` in their stored order.
 
         Both loaders read all images, even if the run had several ranks.
         """
@@ -311,7 +314,10 @@ def tell_place(path: str) -> None:
 
 
 def check_path(name: str | None, path: str | None) -> None:
-    """Raise UsageError if --path is given for the digits, which need no path, because they come with scikit-learn."""
+    """Raise UsageError if --path is given together with `--data digits`.
+
+    The digits come with scikit-learn and need no path.
+    """
     if name == "digits" and path is not None:
         raise UsageError(
             f"--path {path} is for your own images, and the digits come with scikit-learn; expected another --data, "

@@ -1,7 +1,8 @@
-"""Decides which code a command may run to build a checkpoint's model: the file of --model or, with --trust, the copy.
+"""Decides which code a command may run to build a checkpoint's model.
 
-If a command needs code that the user has not allowed, its error names this code and gives the command line that would
-allow it. At a terminal, the command asks the user instead.
+This code is the file that --model names or, with --trust, the copy of the code in the checkpoint. If a command needs
+code that the user has not allowed, its error names this code and gives the command line that would allow it. At a
+terminal, the command asks the user instead.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Case:
         return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
 
     def feeds(self) -> dict[str, Any]:
-        """Return by name the inputs that are fed; the others are initializers of the file."""
+        """Return a dict from names to the inputs that are fed. The other inputs are initializers of the file."""
         return {f"i{place}": array for place, array in enumerate(self.inputs) if place not in self.held}
 
     def get(self, attribute: str, default: Any) -> Any:

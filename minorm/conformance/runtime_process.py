@@ -2,8 +2,8 @@
 
     main(FOLDER, {"outputs": "module:function"}, cases...)
 
-A line goes to FOLDER/progress before and after each case, so that the parent process knows in which case this process
-died. The arrays go to FOLDER/<case>.safetensors.
+A line goes to FOLDER/progress before and after each case, so that, if this process dies, the parent process knows which
+case it was running. The arrays go to FOLDER/<case>.safetensors.
 """
 
 from __future__ import annotations

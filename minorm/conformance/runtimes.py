@@ -23,7 +23,7 @@ class Runtime:
     title         the runtime's name on pages
     extra         True if the runtime is used only if it is installed or the user names it
     environment   environment variables for the runtime's process
-    others        (kind of case, "module:function") for each kind other than a node's outputs
+    others        (kind of case, "module:function") for each further kind of case, such as "gradients"
     """
 
     name: str

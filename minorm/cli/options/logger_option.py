@@ -18,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def check(logger: str | None) -> None:
-    """Raise ImportError, in one sentence, unless the requested tracker is installed."""
+    """Raise ImportError with a message of one sentence if the package of this tracker is not installed."""
     if logger is not None:
         extras.need(logger)
 

@@ -1,4 +1,4 @@
-"""Writes the output of commands, and escapes characters with which names in it could control the terminal.
+"""Writes the output of commands, and escapes characters in names that could control the terminal.
 
     say, note     one line, on standard output or on standard error
     complain      an error, on standard error
@@ -82,7 +82,10 @@ def ask(question: str) -> str:
 
 
 def unmasked(stream: Any) -> Any:
-    """Return the stream to which a Masked writes; only that stream knows whether it is a terminal."""
+    """Return the stream below `stream` if this is a Masked stream.
+
+    Only the stream below knows whether it is a terminal.
+    """
     while isinstance(stream, Masked):
         stream = stream.raw
     return stream
@@ -118,7 +121,10 @@ class Masked:
 
 @contextmanager
 def masked(for_good: bool = False) -> Iterator[None]:
-    """Make standard output and error Masked in the block; with `for_good=True` they stay so until the process ends."""
+    """Escape all text on standard output and standard error in the block.
+
+    With `for_good=True`, this goes on after the block.
+    """
     before = sys.stdout, sys.stderr
     streams: Any = [stream and Masked(stream) for stream in before]  # None if a process has no such stream
     sys.stdout, sys.stderr = streams

@@ -126,7 +126,10 @@ def listed(nodes: Sequence[str]) -> str:
 
 
 def left_out(sets: Iterable[Any]) -> list[str]:
-    """Return, for each folder, a line on the files that were left out because of their names, and then all notes."""
+    """Return a line for each folder that says which files were left out because of their names.
+
+    The folders' notes follow.
+    """
     folders = {id(folder): folder for folder in filter(None, map(folder_of, sets))}.values()
     lines = [f"left out of {folder.root}: {folder.left_out}" for folder in folders if folder.left_out.counts]
     return lines + [note for folder in folders for note in folder.notes]

@@ -12,7 +12,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on onnx2torch; return the outputs that the case asks for."""
     import torch
 
     module, x = _converted(case)

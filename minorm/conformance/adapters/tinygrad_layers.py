@@ -1,4 +1,4 @@
-"""Compute gradients with tinygrad's layers (tinygrad.nn); tinygrad.py runs files."""
+"""Compute gradients with tinygrad's layers (tinygrad.nn). The module tinygrad.py runs ONNX files instead."""
 
 from __future__ import annotations
 

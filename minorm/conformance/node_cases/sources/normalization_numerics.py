@@ -22,7 +22,10 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return multiples of 1/4 and their negatives, plus the offset, which is their exact mean over the last axis."""
+    """Return float32 numbers around `offset`, half of them mirrored.
+
+    Their mean over the last axis is exactly `offset`.
+    """
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -32,7 +35,10 @@ def _randn(*shape: int) -> Any:
 
 
 def _scale_and_bias(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return random scale and bias, but 1 and 0 in float16, where cancellation would leave too few of 11 bits."""
+    """Return a random scale and bias.
+
+    In float16 they are 1 and 0, because a sum that cancels would leave few of the 11 bits.
+    """
     scale, bias = _randn(*shape), _randn(*shape)
     return (np.ones(shape, dtype), np.zeros(shape, dtype)) if dtype == np.float16 else (scale, bias)
 
@@ -181,7 +187,7 @@ class MeanVarianceNormalization(Base):
 
 
 def _lp(name: str, x: Any, p: int, axis: int = -1, opset: int = 22) -> None:
-    """Add a case: if the norm is 0, the result is 0."""
+    """Add a case of LpNormalization. If the norm is 0, the result is 0."""
     wide = x.astype(np.float64)
     norm = (np.abs(wide) ** p).sum(axis, keepdims=True) ** (1 / p)
     y = np.divide(wide, norm, out=np.zeros_like(wide), where=norm != 0)
@@ -202,7 +208,7 @@ class LpNormalization(Base):
 
 
 def _lrn(name: str, x: Any, size: int, opset: int = 13, **attributes: Any) -> None:
-    """Add a case: a window of an even size has one more channel above than below."""
+    """Add a case of LRN. If the size is even, the window has one more channel above than below."""
     given = {"alpha": 0.5, "beta": 0.75, "bias": 1.0, **attributes}
     wide, energy = x.astype(np.float64), np.zeros(x.shape)
     for c in range(x.shape[1]):
