@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings on the model and the verdicts on it; return 1 if minorm, the checker or onnxruntime failed."""
+    """Print the findings on the model, and the verdicts on the model; return 1 if a verdict is FAILED."""
     extras.need("onnx")
     if not args.json:
         extras.need("rich")

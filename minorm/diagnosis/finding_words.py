@@ -199,7 +199,7 @@ def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> W
 
 
 def changes(numbers: Mapping[str, Any]) -> str:
-    """Say how evaluation differs from the reference."""
+    """Say how the predictions, the outputs, the loss and the accuracy change from the reference to evaluation."""
     parts = [] if "changed" not in numbers else [f"{numbers['changed']:.1%} of the predictions change"]
     parts.append(f"outputs move by {numbers['moved']:.2f} of their deviation")
     if "loss_evaluation" in numbers:

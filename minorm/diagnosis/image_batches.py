@@ -55,7 +55,7 @@ class Images:
 
 
 def drawn(loader: Any) -> Images:
-    """Draw images from a loader, which does not change, or from one batch; raise an error if there is no image."""
+    """Draw images from a loader, which stays unchanged, or from a single batch. Raise an error if there is no image."""
     batch = _is_batch(loader)
     if not batch and (not hasattr(loader, "__iter__") or hasattr(loader, "__next__")):
         raise TypeError(

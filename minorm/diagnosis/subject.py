@@ -27,7 +27,10 @@ class Subject(Protocol):
         """Switch to evaluation: layers use running statistics, and nothing is dropped."""
 
     def reference(self, kept: Collection[str]) -> None:
-        """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
+        """Switch to evaluation, but let layers with running statistics normalize with those of the batch.
+
+        The layers in `kept` keep using running statistics.
+        """
 
     def watched(self, see: See) -> AbstractContextManager[None]:
         """Call `see` for every step that the model runs during the block."""
@@ -82,7 +85,10 @@ class OurModel:
         modes.evaluation(self.model)
 
     def reference(self, kept: Collection[str]) -> None:
-        """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
+        """Switch to evaluation, but let layers with running statistics normalize with those of the batch.
+
+        The layers in `kept` keep using running statistics.
+        """
         modes.reference(self.model, kept)
 
     def watched(self, see: See) -> AbstractContextManager[None]:

@@ -24,7 +24,7 @@ def check(logger: str | None) -> None:
 
 
 def callbacks(logger: str | None, folder: str) -> list[Callback]:
-    """Return the callbacks of a run in this folder: that of TensorBoard, if installed, and the requested one."""
+    """Return the callbacks for a run in `folder`: TensorBoard's, if it is installed, and the one of `logger`."""
     found = _tensorboard(folder)
     if logger == "wandb":
         found.append(WandbCallback())

@@ -8,7 +8,7 @@ from minorm.labs import gap
 
 
 def prepare() -> None:
-    """Open files in advance, while the process may still open files."""
+    """Load everything that later needs an open file, because the process may soon open no more files."""
     gap.images()
 
 

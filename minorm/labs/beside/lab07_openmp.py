@@ -1,4 +1,7 @@
-"""Lab 7: calls the student's compiled kernels, in a process without the student's Python; the judge keeps the time."""
+"""Lab 7: calls the student's compiled kernels, in a process without the student's Python.
+
+The judge measures the time.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) 
 
 
 def repeated(kernels: Any, function: str, size: int, places: Any, values: Any, threads: int = 0) -> Any:
-    """Call the function on an array of ones again and again, and change one more element before each call.
+    """Call a kernel repeatedly on one array. The array begins as ones, and one element is changed before each call.
 
     So a kernel cannot reuse an earlier answer, and the judge knows every sum. If `threads` is not 0, the function also
     gets a buffer and the number of threads.

@@ -1,4 +1,4 @@
-"""Lab 10: parses models from bytes for the student's functions; the judge may expect a ValueError."""
+"""Lab 10: turns bytes into models and passes them to the student's functions, some of which must raise ValueError."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minorm.labs import zoo
 
 
 def prepare() -> None:
-    """Open files in advance, while the process may still open files."""
+    """Load everything that later needs an open file, because the process may soon open no more files."""
     zoo.parsed(b"")
 
 

@@ -24,7 +24,7 @@ TUNING = 400  # labelled images
 
 
 def prepare() -> None:
-    """Open files in advance, while the process may still open files."""
+    """Load everything that later needs an open file, because the process may soon open no more files."""
     gap.images()
     onnx()
 
@@ -35,7 +35,7 @@ def onnx() -> Any:
 
 
 def loop(run: Any, epochs: int) -> list[float]:
-    """Run the training loop that the lab asks for."""
+    """Train as the student's loop has to: one step of optimizer and scheduler for each batch. Return the losses."""
     losses: list[float] = []
     run.model.train()
     for _ in range(epochs):
@@ -86,7 +86,7 @@ def tuning(model: Any, images: Any, labels: Any) -> list[float]:
 
 
 def images_of(kind: str, images: Any) -> Any:
-    """Return the images unchanged, mirrored, or as another camera sees them."""
+    """Return the images: unchanged for "base", mirrored for "mirrored", as taken by another camera for "camera"."""
     changed: dict[str, Any] = {"base": np.asarray, "mirrored": gap.mirrored, "camera": gap.camera}
     return changed[kind](images)
 
@@ -120,7 +120,7 @@ def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str
 def saved(module: Any, seed: int, first: int) -> dict[str, Any]:
     """Train a run, let the student save it, then train it further.
 
-    The file is read only after the further training: it must not have changed with the run.
+    The file is read after the further training, which must not change what is in the file.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "run.safetensors")

@@ -24,7 +24,10 @@ MAIN, TESTS, NATIVE, YARDSTICK = "main", "tests", "native", "yardstick"
 
 @dataclass
 class Call:
-    """One call of a student's function: the arguments, and either the answer or the text of the error."""
+    """One call of a student's function: its arguments, and its answer.
+
+    If the call failed, `error` has the text of the error.
+    """
 
     name: str
     args: tuple[Any, ...]
@@ -45,7 +48,7 @@ class Failure(Exception):
 
 
 class Student:
-    """The methods that `Remote` and `Here` share."""
+    """The base of `Remote` and `Here`, with the methods that checks call."""
 
     notes: list[str]  # about statements of the file that failed
     remarks: list[str]  # about arguments that calls changed in place; the check that asks empties it
@@ -70,7 +73,10 @@ class Student:
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
     ) -> Any:
-        """Call one of the student's functions; meanwhile `serving` answers the questions that the function asks."""
+        """Call one of the student's functions.
+
+        If it calls a function of the judge's meanwhile, this function is looked up in `serving`.
+        """
         return self.ask({"do": "call", "name": name, "args": args, "options": options}, serving)
 
     def drive(self, function: str, /, **options: Any) -> Any:
@@ -86,7 +92,10 @@ class Student:
         return self.ask(request, where=where)
 
     def yardstick(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
-        """Compile and run our own text in one more process, to compare the student's kernel with it."""
+        """Compile and run `pieces`, which are the judge's own text, in a separate process.
+
+        Checks compare the student's kernel with the result.
+        """
         return self.native(kind, pieces, function, where=YARDSTICK, **options)
 
     def at(self, rank: Rank) -> OfRank:
@@ -94,7 +103,10 @@ class Student:
         return OfRank(self, rank)
 
     def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
-        """Run the student's test_ functions on an implementation; return [{"name": ..., "error": ... or None}, ...]."""
+        """Run the student's test_ functions, which call the functions of `implementation`.
+
+        Return [{"name": ..., "error": ... or None}, ...].
+        """
         results = self.ask({"do": "tests"}, implementation, TESTS)
         if not isinstance(results, list) or not all(
             isinstance(r, dict) and {"name", "error"} <= r.keys() for r in results
@@ -116,7 +128,10 @@ class Student:
         raise NotImplementedError
 
     def _answer_of(self, reply: Any) -> Any:
-        """Return the value of a reply or raise its Failure; keep remarks on arguments that the function changed."""
+        """Return the value in a reply, or raise the Failure in it.
+
+        Add a remark for each argument that the function changed.
+        """
         changed = reply.get("changed") if isinstance(reply, dict) else None
         for pair in changed[:10] if isinstance(changed, list) else ():
             if isinstance(pair, list) and len(pair) == 2:
@@ -126,7 +141,10 @@ class Student:
 
 
 class OfRank:
-    """A student's functions on one rank. The judge's rank sends the messages of these functions and counts them."""
+    """A student's functions on one rank.
+
+    If they call a collective, the judge's `rank` sends the message and counts it.
+    """
 
     def __init__(self, student: Student, rank: Rank) -> None:
         self._student, self._rank = student, rank
@@ -139,7 +157,9 @@ class OfRank:
         return lambda *args: self._ask({"do": "call", "name": name, "args": (self._reference, *args), "options": {}})
 
     def hold(self, name: str) -> Callable[..., Any]:
-        """Call a function and keep its result in the rank's process; return a caller of the result's methods.
+        """Call a function whose result is an object.
+
+        The object stays in the rank's process; return a function that calls its methods.
 
         For example, `hold("sync_backend")("forward", ...)` calls `forward` of the backend that sync_backend returned.
         """
@@ -153,7 +173,7 @@ class OfRank:
 
 
 class Here(Student):
-    """The functions of the notebook that is running."""
+    """The student in a notebook: calls the functions that the notebook defines, in this process."""
 
     def __init__(self, module: Any, beside: Beside) -> None:
         self.notes, self.remarks = [], []
@@ -173,7 +193,7 @@ class Here(Student):
 
 
 def printable(text: Any) -> str:
-    """Return the beginning of a stranger's text, without characters that could steer a terminal."""
+    """Return the first 500 characters of a text from a student, without characters that could control a terminal."""
     return safe_names.printable(str(text)[:500])
 
 

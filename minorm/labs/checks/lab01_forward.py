@@ -41,7 +41,7 @@ def _norm(x: Any, axes: tuple[int, ...], eps: float, centered: bool = True) -> A
 
 
 def _data(rng: np.random.Generator, *shape: int) -> Any:
-    """Draw data with a mean other than 0, and with variances that are partly so small that eps matters."""
+    """Draw data with a mean other than 0. Some variances are so small that eps matters."""
     return rng.standard_normal(shape) * rng.uniform(0.02, 2, shape[1:]) + rng.uniform(-3, 3)
 
 

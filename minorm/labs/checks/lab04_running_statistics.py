@@ -185,12 +185,12 @@ def _implementation(
     var_moves: bool = True,
     evaluate_with_eps: bool = True,
 ) -> dict[str, Any]:
-    """Make BatchNorm without scale and bias, with one planted bug, in the variant's layout."""
+    """Make the functions of a BatchNorm without scale and bias, with one planted bug, for x in the variant's layout."""
 
     def statistics(x: Any) -> tuple[Any, Any]:
         """Return mean and var, summed in the accumulation type.
 
-        If the axes are the bug, var is the average of the variances over the batch axis alone.
+        With axes="N", which is a bug, the variances are taken over the batch axis alone and then averaged.
         """
         rows = _rows(x).astype(accumulate)
         m = rows.shape[1]

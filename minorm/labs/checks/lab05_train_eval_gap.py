@@ -1,7 +1,7 @@
 """Lab 5: checks accuracies in both modes, recalibrated statistics, five repairs, and fine-tuning with batches of two.
 
-The student's process returns a state dict, or the settings that a function has made on layers. The judge puts these
-into its own model, and trains and measures this model in the judge's process.
+The student's process returns a state dict, or the settings that a function has made on layers. The judge copies them
+into another model, and trains and measures this model in the judge's process.
 """
 
 from __future__ import annotations
@@ -206,7 +206,10 @@ def _mirrored(seed: int) -> Any:
 
 
 def _set_as(model: Any, said: dict[str, Any]) -> None:
-    """Give our model the settings and values that the student's function gave to its model."""
+    """Copy the values and settings in `said` to `model`.
+
+    The student's function gave them to a model in the student's process.
+    """
     model.load_state_dict(said["values"])
     layers, parameters = list(model.modules()), list(model.parameters())
     for layer, frozen, training in zip(layers, said["frozen"], said["training"], strict=True):
@@ -218,7 +221,10 @@ def _set_as(model: Any, said: dict[str, Any]) -> None:
 
 
 def _tuned(student: Any, seed: int, train: bool = True) -> dict[str, Any]:
-    """Freeze a model as the student does and fine-tune it on mirrored digits in batches of two; return its states."""
+    """Freeze a model as the student's function does, and train it on mirrored digits in batches of two.
+
+    Return its states before, after and unfrozen.
+    """
     model = _mirrored(seed)
     before = state(model)
     _set_as(model, student.drive("frozen", values=before))

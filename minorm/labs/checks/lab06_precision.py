@@ -1,4 +1,4 @@
-"""Lab 6: checks ulps, rounding by hand, overflow and a single rounding, and the student's tests on precision bugs."""
+"""Lab 6: checks ulps, rounding by hand, overflow, results that are rounded only once, and tests of precision bugs."""
 
 from __future__ import annotations
 
@@ -177,9 +177,9 @@ def no_wider_type(student: Any, rng: np.random.Generator) -> None:
 
 
 def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[Any, Any]:
-    """Return y over the last axis in float64, and the sum of the sizes of its summands: of x, the mean and b.
+    """Return y in float64 (normalized over the last axis), and the size of its summands, (|x - mean| + |mean|) f + |b|.
 
-    If x is near the mean, y is small although its summands are large.
+    f is |s| / sqrt(var + eps). If x is near the mean, y is small although the summands are large.
     """
     wide = x.astype(np.float64)
     mean = wide.mean(axis=-1, keepdims=True) * centered
@@ -349,7 +349,7 @@ def _norm(
 ) -> dict[str, Any]:
     """Make a LayerNorm with a planted bug.
 
-    Without a bug, it computes in float32, takes its statistics in float64, and rounds once.
+    The right LayerNorm computes in float32, with statistics in float64, and rounds the result once.
     """
 
     def total(v: Any, kind: Any) -> Any:

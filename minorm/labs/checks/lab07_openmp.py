@@ -100,7 +100,7 @@ def lanes_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats: int, **options: Any) -> float:
-    """Return the seconds of one call by the judge's clock.
+    """Call a kernel `repeats` times through `ask`; return the seconds of one call by the judge's clock.
 
     The numbers change before each call, and every sum is checked. All numbers are whole, so float32 holds their sums
     exactly in any order.
@@ -119,7 +119,10 @@ def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats:
 
 
 def _lane_speed(student: Any, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the speed relative to a plain loop, and the plain loop's usual time relative to its best time."""
+    """Compare the student's kernel with a plain loop.
+
+    Return how many times faster it is, and the loop's median time divided by its shortest time.
+    """
     pieces, size, times = _pieces(student, "lanes_pyx"), 1 << 18, []
     for _ in range(5):
         slow = _timed(student.yardstick, (PLAIN,), rng, 40, function="plain_sum", size=size)
@@ -162,7 +165,7 @@ def parallel(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(found: Any, repeats: int, what: str) -> None:
-    """Check that all floats of the list are the same."""
+    """Check that all numbers in `found` have the same bits, with any number of threads."""
     first = np.float64(found[0])
     for place, value in enumerate(found):
         count = THREADS[place // repeats]

@@ -45,7 +45,10 @@ def _momentum() -> float:
 
 
 def _answer_of(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
-    """Return the answer, or None if a ValueError was expected and raised."""
+    """Return the answer of the student's function.
+
+    If `expected` is None, the function must raise ValueError, and the result is None.
+    """
     found = student.drive("asked", function=function, data=data, **options)
     if expected is None:
         true("refused" in found, what, REFUSED, str(found.get("answer")))
@@ -261,7 +264,7 @@ class Case:
         return [self.x.dtype, self.parameters[-1].dtype, self.parameters[-1].dtype, self.x.dtype, self.x.dtype]
 
     def compare(self, place: int, got: Any, right: Any, what: str) -> None:
-        """Compare one result, with the tolerance of its type."""
+        """Compare the result with the index `place` with the right one, within the tolerance of its type."""
         dtype = self.types()[place]
         tolerance = TOLERANCE[str(dtype)]
         close(got, right, what, rtol=tolerance, atol=tolerance, dtype=dtype)

@@ -34,7 +34,7 @@ FUNCTIONS = ("batch_norm", "group_norm", "layer_norm", "lp_norm")
 
 
 def _case_that_shows(letter: str, case: Any, what: str) -> dict[str, Any]:
-    """Return the case if the exhibit is wrong on it, but a right program in the same types is right.
+    """Return the case if the exhibit gives a wrong result and a right program, in the same types, gives a right one.
 
     Otherwise raise Wrong.
     """

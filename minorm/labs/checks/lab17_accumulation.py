@@ -88,7 +88,7 @@ def other_gradients(student: Any, rng: np.random.Generator) -> None:
 
 
 def _updates(student: Any, momentum: float, k: int) -> None:
-    """Check the shares against k updates in which one of the values is 1 and all others are 0."""
+    """Compare the student's shares with those that k updates show: one of the values is 1 and all others are 0."""
     weights = []
     for place in range(k + 1):
         running = float(place == 0)

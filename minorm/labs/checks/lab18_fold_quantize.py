@@ -1,4 +1,4 @@
-"""Lab 18: checks folding against a layer and its BatchNorm, and bounds against errors that all have the same sign."""
+"""Lab 18: compares a folded layer with the layer and its BatchNorm, and error bounds with errors of a single sign."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def folds_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _rounding(x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any, u: float) -> Any:
-    """Compute 2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|); the sum runs over the n inputs."""
+    """Return the bound 2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|); the sum runs over the n inputs."""
     k = W.shape[1] + 7
     terms = np.einsum("in,cn->ic", np.abs(x), np.abs(W)) + (np.abs(c) + np.abs(mean))
     return 2 * k * u / (1 - k * u) * (terms * np.abs(s / np.sqrt(var + eps)) + np.abs(b))
