@@ -173,7 +173,7 @@ class Lab:
 
     @property
     def lab_dir(self) -> Path | None:
-        """The folder of a teacher's own labs that holds this lab; None for a lab of the course."""
+        """The folder with a teacher's own labs, if this lab is one of them; None for a lab of the course."""
         return self.folder and self.folder.parent
 
     @property

@@ -85,7 +85,7 @@ def model(found: Mapping[str, Any]) -> Any:
 
 
 def check(found: Mapping[str, Any]) -> None:
-    """Run the onnx package's checker on the case; raise its error."""
+    """Run the onnx package's checker on the case; raise the checker's error if the case is invalid."""
     importlib.import_module("onnx.checker").check_model(model(found))
 
 
@@ -176,7 +176,10 @@ ORACLES: dict[str, Callable[[Mapping[str, Any]], list[Any]]] = {
 
 
 def _feeds(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the inputs by name, because onnxruntime has written into its inputs."""
+    """Return a dict from names to copies of the inputs.
+
+    They are copies because onnxruntime may write into its inputs.
+    """
     return {f"x{place}": array.copy() for place, array in enumerate(found["inputs"])}
 
 

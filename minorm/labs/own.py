@@ -28,11 +28,11 @@ FILES = "a lab has checks.py and solution.py, and may have beside.py and mistake
 
 
 def folders(lab_dir: Path) -> dict[int, Path]:
-    """Return number -> the lab's folder.
+    """Return a dict from the number of each lab in `lab_dir` to the lab's folder.
 
-    FileNotFoundError is raised if there is no DIR, and ValueError if DIR has no labs.
+    FileNotFoundError is raised if `lab_dir` does not exist, and ValueError if it has no labs.
 
-    If a folder is a link, its name in DIR counts, not the name of the link's target.
+    If a folder is a link, its name in `lab_dir` counts, not the name of the link's target.
     """
     if not lab_dir.is_dir():
         raise FileNotFoundError(f"labs: there is no folder {quoted(str(lab_dir))}; expected one with labs of your own")

@@ -34,10 +34,10 @@ def show(figure: Any, text: str) -> None:
 def slide(
     draw: Callable[..., None], name: str, values: Sequence[float], first: float, without: Sequence[float]
 ) -> None:
-    """Call `draw(value)` with `first`, and again with each move of a slider over the values.
+    """Show a slider over the values. Call `draw(first)`, and then `draw(value)` whenever the slider is moved.
 
     If there are no widgets (in a script, or in a notebook without ipywidgets), `draw(*without)` is called, which draws
-    one picture of some values.
+    several values in one picture.
     """
     if not in_notebook() or importlib.util.find_spec("ipywidgets") is None:
         draw(*without)

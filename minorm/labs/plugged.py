@@ -26,7 +26,10 @@ def _run(layer: str, x: Any, backend: Any) -> Any:
 def check_moments(
     student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, ...], offset: float, bound: float
 ) -> None:
-    """Raise Wrong unless a layer with student.moments in float32 is within `bound` of ours in float64."""
+    """Run a layer with the student's moments in float32.
+
+    Raise Wrong unless y is within `bound` of minorm's y in float64.
+    """
     x = (rng.standard_normal(shape) * 3 + offset).astype(np.float32)
     expected = _run(layer, x.astype(np.float64), None)
     what = f"y of {layer} with your moments, x of shape {shape}"

@@ -13,11 +13,12 @@ MUCH_OUTPUT = 10_000  # printed bytes that deserve a remark
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one check. what, expected, got: one line each
+    """The result of one check. `what`, `expected` and `got` are texts of one line each.
 
-    status  passed, wrong, not done, error, too slow, died, not run or not tried; "not tried" means that this machine
-            cannot run the check, or that the check cannot follow the function
-    remark  a remark on the function's behaviour, also for right answers; hint: names the probable mistake
+    status    passed, wrong, not done, error, too slow, died, not run or not tried; "not tried" means that this machine
+              cannot run the check, or that the check cannot follow the function
+    remark    a remark on the function's behaviour, also for right answers
+    hint      names the probable mistake
     failures  the calls of the failed check, in which `recognizing` looks for the mistake
     """
 
@@ -57,10 +58,11 @@ class Outcome:
 class Report:
     """All outcomes of one submission.
 
-    notes    lines about statements of the file that failed
-    printed  how many bytes the code printed; beginning: the beginning of the printed text
-    walls    the walls around the code
-    remark   a note if the file names another variant than the graded one
+    notes      lines about statements of the file that failed
+    printed    how many bytes the code printed
+    beginning  the beginning of the printed text
+    walls      the walls around the code
+    remark     a note if the file names another variant than the one that was graded
     """
 
     lab: int

@@ -27,7 +27,7 @@ class Short(Exception):
     """An exception that IPython shows without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return the message only: a traceback would show the grader's code."""
+        """Return only the message to IPython, because a traceback would show the grader's code."""
         return str(self).split("\n")
 
 

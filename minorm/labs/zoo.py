@@ -1,4 +1,4 @@
-"""Makes the ONNX models of lab 10 as arrays of bytes: each has one normalization, in any version.
+"""Makes the ONNX models of lab 10 as arrays of bytes. Each model has one normalization; all versions are possible.
 
 The onnx package is imported only to make or read a model, so that the other labs do not need this package.
 """

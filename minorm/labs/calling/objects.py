@@ -1,4 +1,4 @@
-"""Encodes the objects that layers and ranks pass to a student's functions as a name and parts (see wire).
+"""Encodes objects, which layers and ranks pass to a student's functions, as a name and parts (see wire).
 
 The judge runs the layers and gives a loop nest, an equation (eps and centering) and statistics to the student's
 function, which may run in another process. The judge takes back only statistics, and checks the type and shape of these

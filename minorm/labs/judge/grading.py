@@ -50,7 +50,10 @@ class Options:
 
 
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
-    """Raise RuntimeError unless the reference solution earns full marks here. If it fails, students would fail, too."""
+    """Raise RuntimeError unless the reference solution earns all points on this machine.
+
+    If it does not, students could not either.
+    """
     with tempfile.TemporaryDirectory(prefix="reference") as folder:
         row = _row(
             lab, Submission(reference.name, (_in_variant(lab, reference, options, folder),)), options, Judges()
@@ -65,7 +68,10 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
 
 
 def _in_variant(lab: Lab, reference: Path, options: Options, folder: str) -> Path:
-    """Return a solution of the graded variant: a file of the plain lab gets the variant's constants."""
+    """Return the path of a solution of the variant that is graded.
+
+    If `reference` solves the plain lab, the variant's text is written to `folder`.
+    """
     variant = lab.variants.read(options.variant or "")
     if not variant.code or reference.suffix != ".py":
         return reference
@@ -152,7 +158,10 @@ class Graded:
 def _graded(
     lab: Lab, found: Sequence[Submission], options: Options, how: Class
 ) -> Iterator[tuple[Graded, list[dict[str, Any]]]]:
-    """Yield each submission when it is judged, with all rows so far, and write its page; at the end, end all judges."""
+    """For each submission, when it is judged, write its page and yield it with the rows of all submissions so far.
+
+    At the end, end all judges.
+    """
     done: list[Graded] = []
     pages: set[str] = set()
     judges, pool = Judges(), ThreadPoolExecutor(how.jobs)

@@ -72,12 +72,15 @@ class Roster:
 
     @cached_property
     def _students(self) -> list[set[whose.Words]]:
-        """The words by which each row can be recognized (whose.forms). They are the same for every submission."""
+        """For each row, the forms in which its student can be recognized in a submission's name (see whose.forms)."""
         return [{words for key in self.keys for words in whose.forms(row[key])} for row in self.rows]
 
     @cached_property
     def _known(self) -> dict[str, list[int]]:
-        """The owners of the submissions so far, kept because the whole table is written again after each submission."""
+        """A cache from the names of submissions to the rows of their students.
+
+        The whole table is written again after each submission.
+        """
         return {}
 
     def _owners(self, submission: str) -> list[int]:
@@ -99,7 +102,7 @@ class Roster:
         return "" if found else STRANGER
 
     def _words_of(self, number: int) -> str:
-        """Return a row's identifying cells, which tell a reader who the student is."""
+        """Return the cells of a row that identify the student, such as name and number, as one text."""
         return " ".join(dict.fromkeys(filter(None, (self.rows[number][key] for key in self.keys))))
 
     def joined(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

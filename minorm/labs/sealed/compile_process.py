@@ -57,14 +57,14 @@ def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> byte
 
 
 def attack(around: walls.Walls, programs: Sequence[str]) -> dict[str, Any]:
-    """Attack the walls with the first of these compilers that this machine has, from a process that may start it."""
+    """Attack the walls from a process that may start a compiler: the first of `programs` that this machine has."""
     here = [name for name in programs if shutil.which(name, path=_search())][:1]
     return process.attack(around, here, _tools(programs), _search())
 
 
 @functools.cache
 def _shim() -> Path:
-    """Compile once what all kernels of lab 8 share, into a folder that every user can read; return this folder."""
+    """Compile the code that all kernels of lab 8 share, into a folder that every user can read. Return this folder."""
     folder = Path(tempfile.mkdtemp(prefix="shim"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)

@@ -67,7 +67,10 @@ def starting(machine: str = "") -> dict[str, int]:
 
 
 def never(machine: str = "") -> dict[str, int]:
-    """Return the calls that must never be allowed. The judge tries each of them, even if the list has it by mistake."""
+    """Return the system calls that must never be allowed.
+
+    The judge tries each of them, even if the list of allowed calls has it by mistake.
+    """
     return _numbers(_NEVER, machine)
 
 

@@ -26,7 +26,7 @@ class Walls:
     """The walls around a student's process.
 
     absent  the walls that are missing, and why
-    secret  paths to hide, in addition to the course's checks; copies: paths of copies of these files (see the module
+    secret  paths to hide, in addition to the course's checks; copies: paths of copies of hidden files (see the module
             copies)
     counts  whether the kernel can ask the judge about writes, if no mount limits the size
     """
@@ -84,7 +84,10 @@ class Walls:
         return f"walls: {', '.join(filter(None, names))}{missing}"
 
     def for_lab(self, writes: bool) -> Walls:
-        """Return the walls for a lab. If its solutions write files, the walls must say where files may be written."""
+        """Return the walls for a lab.
+
+        If the lab's solutions write files but these walls cannot limit what is written, the result has no walls.
+        """
         if self.stand and writes and not self.writes:
             needs = "this lab writes files; that needs mounts, or Landlock and a count of what is written"
             return Walls(absent=(needs,), secret=self.secret)
@@ -151,7 +154,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """Return (paths to read, folders to list only) without the hidden paths, whatever names lead to these.
+    """Split `paths` into paths to read and folders to list only, so that no hidden path can be read under any name.
 
     The process then sees neither hidden files nor files that are later made beside hidden files.
     """
@@ -171,7 +174,7 @@ def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[s
 
 
 def _around(folder: str, real: str, out: Collection[str], above: Collection[str]) -> Iterator[str]:
-    """Yield everything in the folder except hidden files, in pieces as large as possible."""
+    """Yield paths in the folder that cover everything but hidden files. Folders without hidden files are not split."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         link = entry.is_symlink()
         leads = os.path.realpath(entry.path) if link else os.path.join(real, entry.name)

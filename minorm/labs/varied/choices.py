@@ -45,7 +45,10 @@ class Varied:
 
 
 def numbers(about: str, values: Sequence[str], *texts: str) -> Varied:
-    """Make a row of numbers, as Python writes them; in texts {} is the number and {word} its English word."""
+    """Make a row of numbers, as Python writes them.
+
+    In `texts`, {} stands for the number, and {word} for its English word.
+    """
     found = [float(value) if re.search(r"[.e]", value) else int(value) for value in values]
     pieces = []
     for number, value in zip(found, values, strict=True):
@@ -141,7 +144,7 @@ class Variants:
         return Variant(code, places)
 
     def _code(self, places: Mapping[str, int]) -> str:
-        """Encode the indices as letters for one number, and a check letter that shows typing errors."""
+        """Encode the indices of a variant's values as letters. A check letter at the end shows typing errors."""
         number = 0
         for name, row in reversed(self.rows.items()):
             number = number * (len(row.values) - 1) + places[name] - 1

@@ -54,7 +54,7 @@ def with_pieces(text: str, variants: Variants, variant: Variant) -> str:
 
 
 def missing(text: str, variants: Variants) -> list[str]:
-    """Return the table's plain pieces that the text lacks, because the text has changed and the table has not."""
+    """Return the pieces of the table that the lab's text does not have, because only the text was changed."""
     return [
         piece for row in variants.rows.values() for piece in row.texts[0] if re.search(_pattern(piece), text) is None
     ]

@@ -16,12 +16,12 @@ from minorm.tensor.creation import tensor
 
 
 def forward(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
-    """Run the reference's forward."""
+    """Run the forward pass of minorm.kernels.reference.norm, the library's reference."""
     return norm.forward(nest, x, s, b, equation)
 
 
 def backward(nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, needs: Any = (True, True)) -> Any:
-    """Run the reference's backward."""
+    """Run the backward pass of minorm.kernels.reference.norm, the library's reference."""
     return norm.backward(nest, dy, x, stats, s, equation, needs)
 
 

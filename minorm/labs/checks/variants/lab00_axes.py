@@ -95,7 +95,7 @@ V = Variants(
 
 
 def placed(x: Any, count: int) -> Any:
-    """Return x with its channels reordered, so that the variant's groups are neighbours."""
+    """Reorder the channels of x so that channels of the same group, in the variant, become neighbours."""
     if V.groups == "neighbours" or x.shape[1] % count:
         return x
     places = np.arange(x.shape[1])
@@ -109,7 +109,10 @@ def stepped(loops: Sequence[tuple[int, int]], up: bool = True) -> Loops:
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's function."""
+    """Adapt `function`, which is written for the plain lab, to the variant.
+
+    The result converts arguments and answers.
+    """
 
     def called(*args: Any, **options: Any) -> Any:
         if name == "to_axes":

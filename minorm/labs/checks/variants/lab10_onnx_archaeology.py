@@ -54,7 +54,7 @@ V = Variants(
 
 
 def stored(value: float) -> float:
-    """Return the number as a file stores it."""
+    """Return the value rounded to float32, because an ONNX file stores attributes in 32 bits."""
     return float(np.float32(value))
 
 
