@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def run(commands: Any, args: argparse.Namespace) -> int:
-    """Print the script."""
+    """Print the completion script for the shell that `args` names."""
     output.show({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](commands.choices), end="")
     return 0
 

@@ -179,7 +179,7 @@ def _built(args: argparse.Namespace) -> _Patient:
 
 
 def _fill(model: Any, path: str) -> None:
-    """Load the weights of a file; only arrays are read from it."""
+    """Load weights from the file at `path` into the model. Only arrays are read from the file."""
     found = initial.arrays_by_name(path, "--weights")
     if isinstance(model, nn.Module):
         model.load_state_dict({name: Tensor(array) for name, array in found.items()})

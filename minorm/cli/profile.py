@@ -60,7 +60,10 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table and the sentence."""
+    """Measure some steps.
+
+    Print a table of the time and memory of each layer or operation, and a sentence that sums it up.
+    """
     _check(args)
     source = sources.opened(args)
     output_files.check("profile", source.path, args.out)

@@ -43,7 +43,10 @@ PART = "frozen"  # the frozen layers in a training run's checkpoint
 
 @dataclass
 class Source:
-    """An opened model; `path` is the file that was read, and `settings` are those of its run (None if unknown)."""
+    """An opened model.
+
+    `path` is the file that was read. `settings` are the settings of the model's run, or None if they are unknown.
+    """
 
     path: str
     kind: str  # "checkpoint" or "onnx"
@@ -309,7 +312,7 @@ def _of_no_run(name: str, args: argparse.Namespace) -> Settings:
 
 
 def tell_place(path: str) -> None:
-    """Print the path before the images in it are read, because a run from a stranger may name any path."""
+    """Print the path from which images will be read. A run that comes from a stranger may name any path."""
     output.note(f"minorm: reads the images in {path}, where the run found them")
 
 

@@ -79,7 +79,10 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | No
 
 
 def _agreed(found: Code) -> bool:
-    """Ask the user, and return whether the answer is yes; return False without a terminal, or in several processes."""
+    """Ask the user, and return True if the answer is yes.
+
+    Return False if there is no terminal, or if there are several processes.
+    """
     if launched()[1] > 1:
         return False
     question = (

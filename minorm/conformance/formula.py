@@ -65,7 +65,7 @@ def trains_batch_norm(case: Case) -> bool:
 
 
 def instance_normalization(case: Case, x: Any, s: Any, b: Any) -> list[tuple[Any, Any]]:
-    """Normalize with the statistics of each channel of each sample."""
+    """Normalize each channel of each sample with its own mean and variance."""
     y = standardized(x, tuple(range(2, x.ndim)), case.get("epsilon", 1e-5))[0]
     return [(y * along_channels(s, x) + along_channels(b, x), case.inputs[0].dtype)]
 

@@ -20,7 +20,7 @@ Gradients = tuple[Any, ...]
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:
-    """Return (value in float64, element type) for each wanted result; formula.py computes the outputs of a node."""
+    """Compute the results that the case asks for. Return a list of (value in float64, element type)."""
     if case.kind == OUTPUTS:
         return formula.due(case)
     with np.errstate(all="ignore"):
@@ -32,7 +32,10 @@ def due(case: Case) -> list[tuple[Any, Any]]:
 
 
 def batch_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any, mean: Any, var: Any) -> Gradients:  # noqa: ARG001
-    """Differentiate: stored statistics are constants, but the batch's statistics depend on x."""
+    """Differentiate BatchNormalization.
+
+    In inference, the stored statistics are constants; in training, the batch's statistics depend on x.
+    """
     eps, axes, shape = case.get("epsilon", 1e-5), (0, *range(2, x.ndim)), (1, -1, *[1] * (x.ndim - 2))
     if formula.trains_batch_norm(case) and x.size:
         return through_statistics(x, dy, s.reshape(shape), axes, axes, eps)
@@ -41,13 +44,16 @@ def batch_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any, mean: Any, 
 
 
 def instance_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any) -> Gradients:  # noqa: ARG001  b drops out
-    """Differentiate through the statistics of each channel of each sample."""
+    """Differentiate InstanceNormalization, through the statistics of each channel of each sample."""
     over, scale = tuple(range(2, x.ndim)), formula.along_channels(s, x)
     return through_statistics(x, dy, scale, over, (0, *over), case.get("epsilon", 1e-5))
 
 
 def group_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any) -> Gradients:  # noqa: ARG001
-    """Differentiate through the statistics of each group of channels; scale and bias are per channel."""
+    """Differentiate GroupNormalization, through the statistics of each group of channels.
+
+    Scale and bias are per channel.
+    """
     split = (x.shape[0], case.attributes["num_groups"], -1) if x.size else (0, case.attributes["num_groups"], 1)
     rows, g = x.reshape(split), (dy * formula.along_channels(s, x)).reshape(split)
     eps, over = case.get("epsilon", 1e-5), (0, *range(2, x.ndim))
@@ -79,7 +85,7 @@ def rms_normalization(case: Case, dy: Any, x: Any, s: Any) -> Gradients:
 
 
 def mean_variance_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Differentiate with 1e-9 added to the standard deviation, whose derivative is xhat / n."""
+    """Differentiate MeanVarianceNormalization. It adds 1e-9 to the standard deviation, whose derivative is xhat / n."""
     axes = tuple(case.get("axes", [0, 2, 3]))
     std = x.std(axes, keepdims=True)
     xhat = (x - x.mean(axes, keepdims=True)) / std

@@ -19,7 +19,7 @@ def answer(case: Case) -> list[Any]:
 
 
 def gradients(case: Case) -> list[Any]:
-    """Return the gradients; scale and bias have gradients because they are weights of the file."""
+    """Return the gradients of the inputs. Scale and bias have gradients because they are weights of the file."""
     module = load(model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs))))))
     x, parameters = Tensor(case.inputs[0], requires_grad=True), dict(module.named_parameters())
     module(x).backward(Tensor(case.beside))

@@ -64,7 +64,7 @@ def conform_file(
     runtimes: Iterable[str] | None = None,
     known: Mapping[str, Runtime] = RUNTIMES,
 ) -> Report:
-    """Run the normalizations of a user's file on the runtimes; the case of each cell is the name of the node."""
+    """Run the normalizations of a user's file on the runtimes. The `case` of each cell is the name of a node."""
     report = _asked(runtimes, found.cases, None, known)
     since = {case.name: version for case, version in zip(found.cases, found.since, strict=True)}
     cells = [dataclasses.replace(cell, opset=since[cell.case]) for cell in report.cells]

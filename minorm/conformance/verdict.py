@@ -53,7 +53,7 @@ class Cell:
 
 
 def judge(case: Case, runtime: str, outcome: Outcome) -> Cell:
-    """Return the cell for this outcome."""
+    """Judge the outcome of a case on a runtime. Return the verdict as a Cell."""
     verdict, error, digits, said = _verdict(case, outcome)
     defect = defects.explanation(runtime, case, said) if verdict == WRONG else None
     text, cause = ("", "") if defect is None else (defect.text, defect.cause)

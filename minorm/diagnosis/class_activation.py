@@ -163,7 +163,10 @@ def _listening(named: dict[str, Module], layer: Any, seen: list[Any]) -> Abstrac
 
 
 def _node(name: str, seen: list[Any]) -> Callable[..., None]:
-    """Return a function that appends a node's result if the node, its module or an output of it has this name."""
+    """Return a function that sees each node of a graph as it runs.
+
+    It appends a node's result to `seen` if the node, its module or one of its outputs is called `name`.
+    """
 
     def see(step: Any, arguments: Any, results: Any, worked: int) -> None:  # noqa: ARG001
         within = step.module == name or step.module.startswith(f"{name}.")

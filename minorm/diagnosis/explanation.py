@@ -111,7 +111,10 @@ class Explanation:
 
     @property
     def passes(self) -> int:
-        """How often an array of x's size must move between memory and processor, forward and backward together."""
+        """How many times an array of x's size must move between memory and processor.
+
+        Both passes count: forward and backward.
+        """
         return sum(
             len(phase.writes) + len(phase.first) + (0 if phase.again and self.in_cache else len(phase.reads))
             for phase in self.forward + self.backward
@@ -150,7 +153,7 @@ class Explanation:
     __repr__ = __str__
 
     def _cache(self) -> str:
-        """Say whether a second phase reads its numbers from cache or from memory, and why."""
+        """Say whether the second phase reads its numbers from cache or from memory, and why."""
         if self.strategy == "reference":
             return "NumPy ends each operation before the next: again is from memory"
         unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
@@ -315,7 +318,7 @@ class _Watch:
         self.phases: list[Phase] = []
 
     def take(self) -> tuple[Phase, ...]:
-        """Return the phases since the last call."""
+        """Return the phases that were recorded since the last call of `take`."""
         phases, self.phases = tuple(self.phases), []
         return phases
 

@@ -183,7 +183,10 @@ PYTORCH: Mapping[str, tuple[str | None, str]] = {
 
 
 def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> Words:
-    """Return the texts of a finding, filled in; `framework` says if the model is from "minorm" or "pytorch"."""
+    """Return the three texts of a finding, filled in with its numbers.
+
+    `framework`, "minorm" or "pytorch", is where the model comes from.
+    """
     text = WORDS[name]
     if framework == "pytorch" and name in PYTORCH:
         why, fix = PYTORCH[name]

@@ -51,7 +51,7 @@ class Gap:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The numbers that are known, by name."""
+        """Return a dict from names to the numbers of this gap that are known."""
         numbers: dict[str, Any] = {} if self.changed is None else {"changed": self.changed}
         numbers["moved"] = self.moved
         if self.loss and self.accuracy:

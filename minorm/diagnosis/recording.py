@@ -188,7 +188,7 @@ class _Watcher:
             self.flush(step.place)
 
     def flush(self, name: str | None = None) -> None:
-        """Report the calls that have run; `name` is used if neither a tensor nor a module gives a name."""
+        """Report the calls that have run. A step gets `name` if neither its tensors nor its module have a name."""
         calls = list(self.calls)
         self.calls.clear()
         for call in calls:

@@ -57,7 +57,10 @@ def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list
 
 
 def _of_the_data(norm: Norm, measured: Measured, explained: Symptom | None) -> list[Symptom]:
-    """Return the symptoms that can be found only with images."""
+    """Return the symptoms that can be found only with images.
+
+    `explained`, unless it is None, is a symptom that explains wrong running statistics.
+    """
     stale = None if explained else running.stale(norm, measured)
     return _some(
         stale,

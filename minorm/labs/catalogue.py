@@ -77,7 +77,7 @@ def notebook(lab: Lab) -> str:
 
 
 def _plain_notebook(lab: Lab) -> str:
-    """Return the text of the plain lab, from which the text of a variant is made."""
+    """Return the text of the plain lab's notebook. The notebook of a variant is made from this text."""
     if lab.folder is not None:
         path = own.solution(lab)
         try:

@@ -30,7 +30,7 @@ class OnGpu:
         self.module = self.library.RawModule(code=source, options=("-std=c++17",), name_expressions=kernels)
 
     def launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
-        """Start a kernel on GPU arrays; Python's numbers become C's int and float."""
+        """Start a kernel on GPU arrays. Numbers of Python are passed as C's int and float."""
         kinds = {int: np.int32, float: np.float32}
         narrow = [kinds[type(value)](value) if type(value) in kinds else value for value in arguments]
         self.module.get_function(name)((blocks,), (threads,), tuple(narrow))

@@ -104,7 +104,10 @@ def _imported(folder: Path, place: str) -> ModuleType:
 
 
 def _where(error: Exception, folder: Path) -> str:
-    """Return `checks.py, line 7: `, the last line of the lab's files that the error passed through."""
+    """Return a text such as `checks.py, line 7: `.
+
+    It names the last line in the lab's folder that the error passed through.
+    """
     if isinstance(error, SyntaxError):
         return f"{Path(error.filename or '').name}, "  # it names its line
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]

@@ -70,5 +70,5 @@ def contrast(one: Any, other: Any = "white") -> float:
 
 
 def ink(colour: Any) -> str:
-    """Return black or white, whichever is easier to read on this colour: a contrast of 4.58 or more."""
+    """Return black or white: the one that is easier to read on this colour. The contrast is at least 4.58."""
     return max("black", "white", key=lambda text: contrast(text, colour))

@@ -13,7 +13,7 @@ from minorm.tensor.creation import tensor
 
 
 def _run(layer: str, x: Any, backend: Any) -> Any:
-    """Return y of a layer with this backend."""
+    """Run a layer of minorm on x with this backend, and return y."""
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     if layer == "layer_norm":

@@ -64,7 +64,10 @@ class Rank:
 
 
 def simulate(size: int, program: Callable[[Rank], Any]) -> list[Any]:
-    """Run program(rank) on `size` ranks at once; return the results by rank. An error of one rank ends all ranks."""
+    """Run program(rank) on `size` ranks at once, and return a list of the results.
+
+    An error of one rank ends all ranks.
+    """
     process, processes = launched()
     if not 1 < processes <= size:
         return distributed.simulate(size, lambda group: program(Rank(group)))

@@ -89,7 +89,10 @@ class Remote(Student):
         self._end(where)
 
     def replace(self, functions: Implementation, used: Callable[[str], None]) -> None:
-        """Use these functions in place of the student's, in fresh processes; each call also calls `used(name)`."""
+        """Use these functions in place of the student's, in fresh processes.
+
+        At each call of one, `used` is called with its name.
+        """
         for where in [where for where in self._processes if where != YARDSTICK]:
             self._end(where)
         self._right, self._used = functions, used
@@ -162,7 +165,7 @@ class Remote(Student):
         return reply
 
     def _time_used_up(self) -> str:
-        """Return a message if the file's time is used up; otherwise an empty text."""
+        """Return a message if the submission has used up its time; otherwise return an empty text."""
         over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
         return over if self._allowance.left <= 0 else ""
 

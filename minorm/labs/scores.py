@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def detail(self) -> list[str]:
-        """The lines with the expected and the actual answer, and remarks."""
+        """The lines below a failed row: the expected answer, the actual answer, and remarks."""
         lines = []
         if self.status != "passed":
             label = "got       " if self.expected else ""

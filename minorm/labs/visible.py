@@ -60,7 +60,7 @@ class Checker:
         self.lab, self.names = lab, names
 
     def __call__(self, task: str) -> Table:
-        """Run the checks of one task."""
+        """Run the visible checks of one task on the notebook's functions."""
         items = [item for item in self.lab.items if item.task == task and item.visible]
         if not items:
             raise ValueError(

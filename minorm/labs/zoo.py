@@ -62,7 +62,7 @@ def parsed(data: Any) -> Any:
 
 
 def _types(x: Any, parameters: Sequence[Any]) -> list[Any]:
-    """Return the outputs' element types, in the order y, running mean and variance, batch mean and variance."""
+    """Return the element types of the outputs: y, running mean and variance, batch mean and variance."""
     return [x.dtype, parameters[-1].dtype, parameters[-1].dtype, x.dtype, x.dtype]
 
 

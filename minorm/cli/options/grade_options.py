@@ -15,7 +15,7 @@ PER_DAY = 10.0
 
 
 def declare(grade: argparse.ArgumentParser) -> None:
-    """Add the options to the command."""
+    """Declare the options of `labs grade` in its parser."""
     grade.add_argument("-o", "--out", "--csv", metavar="FILE", help="default: gradesN.csv here")
     grade.add_argument("--reports", metavar="DIR", help="write a page a student there, as HTML; made if need be")
     grade.add_argument(

@@ -74,7 +74,10 @@ def safe(text: str, encoding: str | None) -> str:
 
 
 def ask(question: str) -> str:
-    """Ask on standard error, and return the typed answer; return "" if standard input or error is no terminal."""
+    """Print a question on standard error, and return the typed answer.
+
+    Return "" if standard input or error is not a terminal.
+    """
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and unmasked(sys.stderr).isatty()):
         return ""
     print(printable_lines(question), end=" ", file=sys.stderr, flush=True)
@@ -108,7 +111,10 @@ class Masked:
             self.write(line)
 
     def isatty(self) -> bool:
-        """Return False, so that Python does not colour its messages, whose colours would be shown as escapes."""
+        """Return False, so that Python does not colour its messages.
+
+        The escape sequences of colours would be shown as text.
+        """
         return False
 
     def fileno(self) -> int:

@@ -145,7 +145,10 @@ def skipped(sets: Iterable[Any]) -> list[str]:
 
 
 def compared(accuracy: float, guess: Guess) -> list[str]:
-    """Return a line that compares the accuracy with that of a constant guess, and advice if the guess is as good."""
+    """Return a line that compares the accuracy with that of a constant guess.
+
+    Advice follows if the model is no better than the guess.
+    """
     lines = [guess.beside(accuracy)]
     if accuracy <= guess.accuracy:
         lines.append(

@@ -24,7 +24,10 @@ Array = Any
 
 
 def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]) -> str:
-    """Return the section, or "" if all predictions are right; `loader` gives the images of `found`."""
+    """Return the section as HTML, or "" if all predictions are right.
+
+    `loader` gives the images on which `found` was computed.
+    """
     chosen = found.worst(SHOWN)
     if not len(chosen):
         return ""

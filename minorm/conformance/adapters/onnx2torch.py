@@ -40,7 +40,10 @@ def _converted(case: Case) -> tuple[Any, Any]:
 
 
 def _package() -> Any:
-    """Import onnx2torch; if torchvision is missing, replace it by a stand-in, because only rules for boxes need it."""
+    """Import onnx2torch.
+
+    If torchvision is missing, a stand-in takes its place, because only rules for boxes need torchvision.
+    """
     try:
         import torchvision.ops  # noqa: F401
     except (ImportError, RuntimeError):  # RuntimeError if it was built for another PyTorch

@@ -12,7 +12,7 @@ from minorm.devices.dtypes import bfloat16
 
 
 def gradients(case: Case) -> list[Any]:
-    """Differentiate tinygrad's layer with `Tensor.gradient`."""
+    """Return the gradients of tinygrad's layer, computed with `Tensor.gradient`."""
     from tinygrad import Tensor, dtypes
     from tinygrad.helpers import TRAINING, Context
 

@@ -108,7 +108,10 @@ class TorchModel:
         return set()
 
     def ranks(self) -> dict[str, int]:
-        """Return each layer's name with the size of its process group, in which SyncBatchNorm shares statistics."""
+        """Return a dict from layers to the sizes of their process groups.
+
+        In such a group, SyncBatchNorm shares statistics.
+        """
         distributed = self.torch.distributed
         if not (distributed.is_available() and distributed.is_initialized()):
             return {}

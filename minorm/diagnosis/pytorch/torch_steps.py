@@ -204,7 +204,10 @@ def _named(function: Any, operation: str, args: Any, kwargs: Mapping[str, Any]) 
 
 @functools.cache
 def _parameters(function: Any) -> tuple[str, ...]:
-    """Return the names of a function's parameters; empty if Python does not know them."""
+    """Return the names of a function's parameters.
+
+    The result is empty if Python does not know the function's signature.
+    """
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -42,7 +42,7 @@ def nothing(kernels: Any) -> None:
 
 
 def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) -> list[Any]:
-    """Return the answer of a threaded function, and what each thread did (see thread_work.py)."""
+    """Run a kernel with several threads. Return its answer, and what each thread did (see thread_work.py)."""
     places = np.full(2 * (x.size // CHUNK + 20), np.nan)
 
     def call(address: int) -> Any:

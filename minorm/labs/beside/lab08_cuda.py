@@ -10,7 +10,7 @@ from minorm.labs.cuda import KernelError
 
 
 def normalized(program: Any, x: Any, mean: Any, rstd: Any, threads: int) -> list[Any]:
-    """Return y of the kernel normalize, and what each thread did."""
+    """Run the kernel `normalize`. Return y, and what each thread did."""
     y = np.full(x.shape, np.nan, np.float32)
     program.launch("normalize", len(x), threads, x, mean, rstd, y, x.shape[1], seed=threads)
     return [y, program.work]

@@ -13,7 +13,10 @@ def prepare() -> None:
 
 
 def asked(module: Any, function: str, data: Any, domain: str | None = None, version: int = 0) -> Any:
-    """Return the answer of `since`, `attributes` or `mode` for the node, or {"refused": True} for a ValueError."""
+    """Parse a model, and call `since`, `attributes` or `mode` for its node.
+
+    Return the answer, or {"refused": True} for a ValueError.
+    """
     model = zoo.parsed(data)
     node = model.graph.node[0]
     if domain is not None:
@@ -35,5 +38,5 @@ def refusal(module: Any, function: str, args: Any) -> bool:
 
 
 def ran(module: Any, data: Any, x: Any) -> Any:
-    """Call `run` on the model."""
+    """Parse the model in `data`, and call the student's `run` on it."""
     return module.run(zoo.parsed(data), x)

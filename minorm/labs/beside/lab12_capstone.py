@@ -30,7 +30,7 @@ def prepare() -> None:
 
 
 def onnx() -> Any:
-    """Import minorm.onnx."""
+    """Import and return minorm.onnx."""
     return importlib.import_module("minorm.onnx")
 
 
@@ -105,7 +105,7 @@ def normalized(module: Any, x: Any, s: Any, b: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str, Any]:
-    """Return the student's losses and the model's state after training.
+    """Let the student train a run. Return the losses and the model's state.
 
     If `mine` is true, the BatchNorm layers use the student's kernels, in float64.
     """
@@ -175,7 +175,10 @@ def tuned(module: Any, data: Any, kind: str) -> dict[str, Any]:
 
 
 def all_of_it(module: Any, seed: int) -> dict[str, Any]:
-    """Run `everything`; return its losses, the files it leaves, and which of `save` and `resume` were called."""
+    """Run the student's `everything`.
+
+    Return its losses, the files that it leaves, and whether it called `save` and `resume`.
+    """
     names, called = module.everything.__globals__, []
 
     def noted(name: str) -> Any:

@@ -34,7 +34,10 @@ class NotFollowed(TypeError):
 
 
 class FollowedArray:
-    """An array that the judge keeps: this object has only its number in the judge's list, its shape and its type."""
+    """An array whose numbers stay with the judge.
+
+    This object has only its number in the judge's list, its shape and its type.
+    """
 
     def __init__(self, ask: Ask, number: int, shape: tuple[int, ...], dtype: str) -> None:
         self._ask, self.number, self.shape = ask, number, tuple(shape)
@@ -96,11 +99,11 @@ class FollowedArray:
         return float(self._run("plain", "float", self))
 
     def item(self) -> Any:
-        """Return the number of an array with one element."""
+        """Ask the judge for the number in an array with one element."""
         return self._run("plain", "item", self)
 
     def tolist(self) -> Any:
-        """Return the numbers in lists."""
+        """Ask the judge for the numbers, as nested lists."""
         return self._run("plain", "tolist", self)
 
     def __repr__(self) -> str:

@@ -39,7 +39,7 @@ class Sent:
 
 
 class Told:
-    """A right function that a student's process has received. Each call tells the judge that the function is used."""
+    """A right function that a student's process has received as source. Each call of it is reported to the judge."""
 
     def __init__(self, name: str, source: str, used: Callable[[], Any]) -> None:
         names: dict[str, Any] = {}

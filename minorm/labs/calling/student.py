@@ -61,7 +61,7 @@ class Student:
         return lambda *args, **options: self._recorded(Call(name, args, options))
 
     def _recorded(self, call: Call) -> Any:
-        """Make the call, and keep its arguments and its answer in `calls`."""
+        """Call the student's function. Keep the call in `calls`, with its arguments and its answer."""
         self.calls.append(call)
         try:
             call.answer = self.call(call.name, call.args, dict(call.options))
@@ -99,7 +99,7 @@ class Student:
         return self.native(kind, pieces, function, where=YARDSTICK, **options)
 
     def at(self, rank: Rank) -> OfRank:
-        """Return the student's functions on this rank; each of them gets the rank as its first argument."""
+        """Return the student's functions on this rank. Each function gets the rank as its first argument."""
         return OfRank(self, rank)
 
     def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
@@ -198,7 +198,10 @@ def printable(text: Any) -> str:
 
 
 def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:
-    """Call one of the judge's functions with arguments that a student's code has sent, which may be anything."""
+    """Call the judge's function that a student's code asks for.
+
+    The arguments come from this code, so they may be anything.
+    """
     try:
         function, (args, options) = serving[reply["ask"]], wire.copied((reply["args"], reply["options"]))
         answer = {"value": wire.copied(function(*args, **options))}

@@ -42,7 +42,7 @@ class Watched:
 
 
 class WatchedModule:
-    """Wraps a module: its functions are watched, its other attributes are passed on unchanged."""
+    """Wraps a module. Its functions are watched; its other attributes are passed on unchanged."""
 
     def __init__(self, module: Any, changed: list[list[str]]) -> None:
         self._module, self._changed = module, changed

@@ -91,7 +91,7 @@ class Closed(importlib.abc.MetaPathFinder):
     """Forbids to import the checks in a student's process, even if this process could open their files."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:  # noqa: ARG002  importlib's signature
-        """Raise ImportError for modules that would tell the right answers."""
+        """Raise ImportError for modules that contain the right answers."""
         if name.startswith(SECRET):
             raise ImportError(f"{name} is closed while a submission is graded")
 
@@ -130,7 +130,10 @@ class Worker:
         raise NotImplementedError
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return {"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
+        """Answer a request of the judge.
+
+        Return {"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}.
+        """
         self.changed = []
         try:
             value = getattr(self, "do_" + request.pop("do"))(**request)
@@ -186,7 +189,10 @@ class Worker:
             setattr(self.module, name, Told(name, sources[name], asked) if name in sources else asked)
 
     def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
-        """Call a student's function, keep the result here because messages cannot hold it, and return its number."""
+        """Call a student's function, and keep its result in this process, because messages cannot hold it.
+
+        Return the number of the result.
+        """
         self.held.append(function_of(self.module, name)(*args))
         return len(self.held) - 1
 
@@ -195,7 +201,7 @@ class Worker:
         return getattr(self.held[held], name)(*args, **options)
 
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
-        """Call a function of minorm.labs.beside with the student's module."""
+        """Call a function of the lab's module in minorm.labs.beside, with the student's module as an argument."""
         module = WatchedModule(self.module, self.changed)
         return getattr(self.beside.module(), name)(module, **options)
 
@@ -223,7 +229,10 @@ class Worker:
         return reply["value"]
 
     def compiled(self, kind: str, text: str) -> bytes:
-        """Return a shared library of this text. The judge compiles it in a process without the student's Python."""
+        """Return the bytes of a shared library compiled from `text`.
+
+        The judge compiles it in a process without the student's Python.
+        """
         return bytes(self.asked("compile", (kind, text), {}))
 
     def _function(self, name: str) -> Callable[..., Any]:
@@ -276,7 +285,7 @@ def function_of(module: Any, name: str) -> Callable[..., Any]:
 
 
 def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
-    """Run each test_ function of the module on the implementation; stop after the first that fails."""
+    """Run the test_ functions of the module on the implementation, until one fails."""
     tests = [(name, f) for name, f in vars(module).items() if name.startswith(TEST) and callable(f)]
     if not tests:
         raise NameError(f"there is no function {TEST}... in the file")
@@ -294,7 +303,7 @@ def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
 
 
 def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
-    """Return `cell 3, line 7: AssertionError, in: ...`."""
+    """Return the place, the error and the line of a failed test, such as `cell 3, line 7: AssertionError, in: ...`."""
     file = getattr(getattr(test, "__code__", None), "co_filename", "")
     line, said = submission.line_of(error, file), submission.describe(error)
     if line is None:

@@ -234,7 +234,7 @@ def shifted_error(student: Any, rng: np.random.Generator) -> None:
 
 
 def _run(x: Any, function: str, backend: Any) -> Any:
-    """Return y of a normalization with this backend."""
+    """Run a normalization of minorm with this backend, and return y."""
     if function == "rms_norm":
         return F.rms_norm(tensor(x), x.shape[2:], eps=1e-5, backend=backend).array
     if function == "layer_norm":

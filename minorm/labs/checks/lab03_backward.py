@@ -68,7 +68,10 @@ def _far_graph(
 def _backward_pass(
     student: Any, name: str, before: tuple[Any, ...], arrays: tuple[Any, ...], after: tuple[Any, ...]
 ) -> None:
-    """Check that the function does the work of one pass: finite differences need one pass for each element."""
+    """Check that the student's function computes about as many numbers as one backward pass.
+
+    Finite differences need one pass for each element.
+    """
     size = arrays[0].size
     follow, what = Follower(plain=size // 4, decisions=size), f"{name} of {size} elements"
     answer = follow.call(student, name, *before, *(follow.array(array) for array in arrays), *after)

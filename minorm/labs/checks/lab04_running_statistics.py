@@ -103,7 +103,10 @@ def _share(convention: str, momentum: float | None, seen: int) -> float:
 
 
 def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> list[tuple[Any, Any]]:
-    """Compute each running mean and variance as one weighted sum over all batches so far."""
+    """Return the running mean and variance after each batch.
+
+    Each is computed as one weighted sum over all batches so far.
+    """
     points = []
     fewer = 1 if convention in ("pytorch", "paper") else 0
     for count in range(1, len(batches) + 1):

@@ -46,7 +46,7 @@ def _share(model: Any, x: Any, labels: Any) -> float:
 
 
 def _loaded(found: Any, what: str) -> Any:
-    """Return our own model with the state that the student's process returned."""
+    """Load the state that the student's process returned into a model of the judge's, and return this model."""
     model = gap.network()
     try:
         model.load_state_dict(found)
@@ -127,7 +127,7 @@ def other_momentum(student: Any, rng: np.random.Generator) -> None:
 
 
 def _averages(seed: int, batch_size: int) -> dict[str, Any]:
-    """Return the plain average of mean and var over the batches, computed from each layer's input."""
+    """Average the means and variances of batches, computed from each layer's input. Return both for each layer."""
     model, x, _, _ = trained(seed)
     model.train()
     layers = list(model.children())
@@ -191,7 +191,7 @@ for _kind in gap.BROKEN:
 
 
 def _mirrored(seed: int) -> Any:
-    """Return a model with the statistics of mirrored digits, in evaluation mode."""
+    """Return a model in evaluation mode whose running statistics come from mirrored digits."""
     model, x, _, _ = trained(seed, epochs=4)
     x = gap.mirrored(x)
     for layer in gap.norms(model):

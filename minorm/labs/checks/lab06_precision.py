@@ -191,7 +191,7 @@ def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[A
 
 
 def _computing_error(compute: str, dtype: Any) -> float:
-    """Return the error that computing may cause, relative to the size of the summands.
+    """Return the error that computing in the type `compute` may cause, relative to the size of the summands.
 
     NumPy rounds float64 to bfloat16 through float32.
     """
@@ -224,7 +224,7 @@ def _rounded_once(
 
 
 def _check_types(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
-    """Check that each number that y is computed from has the computing type, neither narrower nor wider."""
+    """Check that the student's layer_norm computes y only from numbers of the type that `compute` names."""
     for narrow, wide in kinds:
         x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
         follow, what = Follower(), f"layer_norm of {narrow} numbers, compute={wide!r}"
@@ -274,7 +274,7 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
 
 
 def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:
-    """Return y of a layer with the student's forward."""
+    """Run a layer of minorm with the student's forward, and return y."""
     backend, dtype = PartialBackend(forward=student.forward), None if compute is None else np.dtype(compute)
     if layer == "rms_norm":
         return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).array

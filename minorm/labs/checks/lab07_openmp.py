@@ -52,7 +52,7 @@ def plain_sum(size_t address, Py_ssize_t n):
 
 
 def _pieces(student: Any, *names: str) -> tuple[str, ...]:
-    """Return pieces of the student's text."""
+    """Return the texts that the student's functions with these names return."""
     found = [getattr(student, name)() for name in names]
     for name, text in zip(names, found, strict=True):
         true(isinstance(text, str), name, "text", type(text).__name__)
@@ -193,7 +193,7 @@ def parallel_bits(student: Any, rng: np.random.Generator) -> None:
 
 
 def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
-    """Return the answer of a threaded function, and what each thread did."""
+    """Run one of the student's kernels with several threads. Return its answer, and what each thread did."""
     names = ("moments_pyx",) if function == "parallel_moments" else ("lanes_pyx", "parallel_pyx")
     pieces = _pieces(student, *names)
     student.native("cython", pieces, "nothing")  # if that compiles and the other does not, it is this machine
@@ -222,7 +222,10 @@ def _require_shared_work(student: Any, rng: np.random.Generator, function: str) 
 
 
 def _why_not_shared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str] | tuple[()]:
-    """Say what was expected of the threads and what they did; empty if they shared the work."""
+    """Return what was expected of the threads and what they did.
+
+    Return an empty result if the threads shared the work.
+    """
     read, loads, places, pauses, meanwhile = rows.T
     most, total = int(np.argmax(read)), int(read.sum())
     numbers = f"thread {most} read {read[most]} of {total} numbers"

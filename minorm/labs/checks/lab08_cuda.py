@@ -50,7 +50,7 @@ DOUBLE = re.compile(r"//[^\n]*|/\*.*?\*/|(\bdouble\b|\b_+[Ff]loat\d+\w*)", re.DO
 
 
 def _text(student: Any, piece: str) -> str:
-    """Return a piece of the student's text; raise Wrong if it uses C++ or a type wider than float.
+    """Return the CUDA text of the student's function `piece`. Raise Wrong if it uses C++ or a type wider than float.
 
     C++ code could change the counters of what each thread does.
     """

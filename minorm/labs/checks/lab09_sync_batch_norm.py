@@ -89,7 +89,7 @@ def merge_far(student: Any, rng: np.random.Generator) -> None:
 
 
 def _same_on_all_ranks(found: list[Any]) -> Any:
-    """Return the result of rank 0. All ranks must have the same result."""
+    """Raise Wrong unless all ranks have the same result; return this result."""
     first = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in found[0]])
     for number, other in enumerate(found[1:], 1):
         flat = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in other])
@@ -300,7 +300,7 @@ def trained(student: Any, cuts: list[int], steps: int) -> Any:
 
 @functools.cache
 def _one_computer(steps: int) -> Any:
-    """Return the losses of one computer."""
+    """Train the digits' network on one computer, and return the losses."""
     return digits_network.losses(None, steps)
 
 

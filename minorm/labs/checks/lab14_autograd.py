@@ -197,7 +197,7 @@ class Probes:
         self.serving = {"forward": self.forward, "back": self.back}
 
     def forward(self, number: int, value: Any) -> Any:
-        """Return the operation's value."""
+        """Return value + number, the result of the operation with this number."""
         return np.asarray(value, np.float64) + number
 
     def back(self, number: int, dy: Any) -> Any:
@@ -214,7 +214,7 @@ class Probes:
         return 2.5 * np.asarray(dy, np.float64) + number
 
     def drive(self, student: Any, name: str, **options: Any) -> Any:
-        """Call a function of minorm.labs.beside, with this class's forward and back as `forward` and `back`."""
+        """Call a function of minorm.labs.beside that can call `forward` and `back` of this object."""
         options |= {"forward": Callback("forward"), "back": Callback("back")}
         return student.ask({"do": "drive", "name": name, "options": options}, self.serving)
 

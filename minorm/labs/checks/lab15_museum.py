@@ -105,7 +105,10 @@ def smallest_second(student: Any, rng: np.random.Generator) -> None:
 
 
 def _fails(student: Any, letter: str, implementation: Callable[..., Any]) -> str:
-    """Return the message of the test if it failed, otherwise an empty text."""
+    """Run the student's test for an exhibit on this implementation.
+
+    Return the test's message if it failed, otherwise an empty text.
+    """
     try:
         student.call(f"cause_{letter}", (Callback("norm"),), {}, {"norm": implementation})
     except Failure as failure:

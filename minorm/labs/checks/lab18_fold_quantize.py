@@ -26,7 +26,7 @@ right = mistakes.Right()
 
 
 def _norm(rng: np.random.Generator, channels: int) -> tuple[Any, Any, float, Any, Any]:
-    """Draw mean, var, eps, s and b."""
+    """Draw the statistics and parameters of a BatchNorm: mean, var, eps, s and b."""
     mean, s, b = rng.standard_normal((3, channels))
     return mean, rng.uniform(0.2, 3, channels), float(rng.uniform(1e-3, 0.5)), s, b
 

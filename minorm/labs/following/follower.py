@@ -78,7 +78,7 @@ class Follower:
         return self._resolved(answer)
 
     def serve(self, kind: str, name: str, args: Any, options: Any) -> Any:
-        """Do one operation for the student's process."""
+        """Run an operation that the student's process asks for, and return the result for this process."""
         try:
             if kind == "refused":
                 raise numpy_operations.Unknown(name)
@@ -301,7 +301,7 @@ class Follower:
         return answer
 
     def leading_to(self, answers: list[Value] | None = None) -> list[Event]:
-        """Return the operations on which the answers depend, in order."""
+        """Return, in order, the operations on which the answers depend."""
         needed = {value.buffer for value in (self.answers if answers is None else answers)}
         found = []
         for event in reversed(self.events):

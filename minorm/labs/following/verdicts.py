@@ -39,7 +39,10 @@ def no_variance(follow: Follower, what: str) -> None:
 
 
 def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") -> None:
-    """Raise Wrong unless all results computed from the data have these types; truth values are allowed."""
+    """Raise Wrong unless all results that depend on the data have one of the types in `allowed`.
+
+    Truth values are always allowed.
+    """
     names = list(allowed)
     for event in follow.events:
         seen = [name for name in event.types if name not in (*names, "bool")]

@@ -40,7 +40,10 @@ class Item(Protocol):
 
 
 def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, Functions]) -> list[Outcome]:
-    """Return the rows of all items. If the student's functions cannot be replaced, each item runs just once."""
+    """Run all checks and return their rows.
+
+    If the student's functions cannot be replaced, each check runs just once.
+    """
     replace = getattr(type(student), "replace", None)
     if replace is None or not provided:
         return [row for item in items for row in item.run(student, seed)]
@@ -123,7 +126,7 @@ class _Asking:
 
 
 class _Silent(Student):
-    """Stands in for a student whose functions are not called any more; each request fails with a reason."""
+    """Stands for a student whose functions are not called any more. Each request raises a Failure that says why."""
 
     def __init__(self, said: str) -> None:
         self.notes, self.remarks = [], []

@@ -105,7 +105,10 @@ def _variant(lab: Lab, code: str) -> Variant | None:
 
 
 def _handed_out(lab: Lab) -> list[str]:
-    """Return the code that a student begins with; empty if this machine has no such file."""
+    """Return the lines of code in the notebook that students get.
+
+    The list is empty if this machine does not have the notebook.
+    """
     try:
         return code(cells.read_percent(catalogue.notebook(lab)))
     except FileNotFoundError:

@@ -147,7 +147,10 @@ def _is_asked_for(one: Submission, only: Sequence[str]) -> bool:
 
 @dataclass
 class Graded:
-    """One graded submission: its row, its report, and the code and fingerprints to compare with others."""
+    """A submission that has been graded.
+
+    It has a row and a report; its code and fingerprints are compared with other submissions.
+    """
 
     row: dict[str, Any]
     report: Report | None
@@ -261,7 +264,10 @@ def judged(lab: Lab, path: Path, options: Options) -> Report:
 
 
 def _judged(lab: Lab, paths: Sequence[Path], options: Options, judges: Judges) -> tuple[Report, dict[str, Any]]:
-    """Return a judge's report and first look. The judge's folders are removed, even if the judge was killed."""
+    """Let a judge judge the files; return the report and what the judge found before it ran the code.
+
+    The judge's folders are removed, even if it was killed.
+    """
     scratch = tempfile.mkdtemp(prefix="grade")
     try:
         os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it

@@ -30,7 +30,7 @@ LARGEST_UNPACKED = 64 << 20  # bytes of all files together
 
 @dataclass(frozen=True)
 class Submission:
-    """A student's files, one of which the judge will take, or the reason why there are no files.
+    """The files of a student, from which the judge will choose one. If there are no files, `problem` says why.
 
     when  when these files were last changed, in seconds since 1970
     """

@@ -42,7 +42,7 @@ def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
 def hint(row: Outcome, table: Path = TABLE) -> str:
     """Return a hint with the common mistakes that this check shows.
 
-    If there are none, name all mistakes of its task. Return "" if the check has a status such as "not done".
+    If the table has no mistake for the check, name all mistakes of its task. Return "" for a status such as "not done".
     """
     if row.status not in ANSWERED:
         return ""

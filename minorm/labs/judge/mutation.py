@@ -50,7 +50,10 @@ class Mutants:
         return self.planted() if callable(self.planted) else self.planted
 
     def run(self, student: Student, _seed: int) -> list[Outcome]:
-        """Run in a random order; return a row for the right implementation and one for each bug."""
+        """Run the student's tests on all implementations in a random order.
+
+        Return a row for the right implementation and a row for each bug.
+        """
         right = Outcome(self.task, RIGHT, 1.0, visible=self.visible)
         planted = self.bugs
         bugs = {name: Outcome(self.task, f"bug: {name}", 1.0, visible=self.visible) for name in planted}

@@ -36,7 +36,7 @@ Translated = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
 def as_it_is(_: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function itself, for a lab without variants."""
+    """Return `function` unchanged. This is the `translated` of a lab without variants."""
     return function
 
 

@@ -89,7 +89,10 @@ class Roster:
         return self._known[submission]
 
     def student(self, submission: str) -> int | None:
-        """Return the number of the row that a submission belongs to; None if no row or several rows match."""
+        """Return the index of the student's row to which a submission belongs.
+
+        Return None if no row or several rows match.
+        """
         found = self._owners(submission)
         return found[0] if len(found) == 1 else None
 
@@ -134,7 +137,10 @@ class Roster:
         return {f"{ROSTER}{name}": row.get(name, "") for name in self.columns}
 
     def scores(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, tuple[str, str]]:
-        """Return {number of the student's row: (score, failures)}. If there is a rule for lateness, it is applied."""
+        """Return a dict from the index of each student's row to (score, failures).
+
+        If there is a rule for lateness, it is applied.
+        """
         found: dict[int, tuple[str, str]] = {}
         for row in rows:
             number = self.student(str(row["submission"]))
@@ -172,7 +178,7 @@ CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
 def without_remarks(notes: str) -> str:
-    """Return the notes of a row without the remarks that `joined` added."""
+    """Return the notes of a row without the remarks that Roster.joined has added."""
     ours = (STRANGER, SECOND, AMBIGUOUS)
     return "; ".join(note for note in notes.split("; ") if not note.startswith(ours))
 

@@ -38,7 +38,7 @@ def fingerprints(lines: Iterable[str]) -> set[int]:
 
 
 def _tokens(text: str) -> list[str]:
-    """Return the tokens of the text, without names and layout, up to a place that is not Python."""
+    """Return the tokens of the text, without names and layout. The list ends where the text is not valid Python."""
     found: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):

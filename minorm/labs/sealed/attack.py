@@ -72,7 +72,7 @@ def _attempts(plan: Mapping[str, Any]) -> Attempts:
 
 
 def _changes(path: str) -> Attempts:
-    """Return attempts to change a file of another user that this process may or may not read."""
+    """Return attempts to change the file at `path`, which belongs to another user."""
     names = {os.O_WRONLY: "write to", os.O_RDWR: "edit", os.O_WRONLY | os.O_APPEND: "add to"}
     names |= {os.O_TRUNC: "empty, opening it to read,", 3 | os.O_TRUNC: "empty, opening it for nothing,"}
     tries: Attempts = {name: functools.partial(_open, path, flags) for flags, name in names.items()}
@@ -91,7 +91,7 @@ def _changes(path: str) -> Attempts:
 
 
 def _beside(folder: str) -> Attempts:
-    """Return attempts to leave something behind in a folder that is not the process's own."""
+    """Return attempts to leave something behind in `folder`, which is not the process's own folder."""
     place = os.path.join(folder, "left-behind")
     return {
         "write a file elsewhere": lambda: _open(place, os.O_CREAT | os.O_WRONLY),
@@ -105,7 +105,7 @@ def _beside(folder: str) -> Attempts:
 
 
 def _talk(judge: int) -> Attempts:
-    """Return attempts to reach other processes."""
+    """Return attempts to reach other processes, such as the process of the judge."""
     return {
         "read the judge's environment": lambda: _read(f"/proc/{judge}/environ"),
         "read the judge's memory": lambda: _read(f"/proc/{judge}/mem"),

@@ -30,7 +30,10 @@ _REFUSED: dict[tuple[str, str], str] = {}  # what the compiler said of a text
 
 
 def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> bytes:
-    """Return the bytes of a shared library by the deadline (of time.monotonic); CompileError quotes the compiler."""
+    """Compile the text before the deadline (of time.monotonic), and return the bytes of the shared library.
+
+    CompileError quotes the compiler's message.
+    """
     if kind not in compiler.COMPILE or not isinstance(text, str) or len(text) > LONGEST:
         raise compiler.CompileError("the source to compile is not text")
     if (kind, text) in _DONE:

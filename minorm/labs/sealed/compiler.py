@@ -143,7 +143,7 @@ def _cuda_compiler() -> str:
 
 
 def _translated(kind: str, text: str, folder: Path) -> Path:
-    """Translate the text to C; return the path of the .pyx file, beside which the C file is."""
+    """Translate the text to C. Return the path of the .pyx file; the C file is beside it."""
     source = folder / f"{name_of(kind, text)}.pyx"
     source.write_text(text, encoding="utf-8")
     _translate(source)

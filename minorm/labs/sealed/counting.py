@@ -47,7 +47,7 @@ class Share(NamedTuple):
 def begin(line: int, starts: bool = False) -> None:
     """Let the kernel ask the judge about each write of this process from now on.
 
-    The judge receives a descriptor over the line.
+    The judge receives a descriptor for the kernel's questions over the line.
 
     starts  True if the process starts other programs, whose writes count as well
     """
@@ -136,7 +136,10 @@ class Count:
 
 
 def serve(listener: int, share: Share, ending: threading.Event) -> None:
-    """Answer the kernel until the process is gone, then close the descriptor; runs in a thread of the judge."""
+    """Answer the kernel's questions until the process is gone, then close the descriptor.
+
+    This function runs in a thread of the judge.
+    """
     count = Count(share)
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)

@@ -111,7 +111,7 @@ def close_files() -> None:
 
 
 def _read_line(descriptor: int) -> bytes:
-    """Read up to the end of a line, and not one byte more."""
+    """Read one line, and not one byte more, from the descriptor."""
     found = bytearray()
     while not found.endswith(b"\n"):
         byte = os.read(descriptor, 1)

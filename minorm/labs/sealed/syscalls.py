@@ -57,7 +57,10 @@ LOOKING = {
 
 
 def numbers(machine: str = "") -> dict[str, int]:
-    """Return name -> number on this machine; empty if this machine has no table, as on macOS and Windows."""
+    """Return a dict from names to numbers of system calls.
+
+    It is empty if there is no table for this machine, as on macOS and Windows.
+    """
     return _numbers(_CALLS, machine)
 
 

@@ -53,7 +53,7 @@ class Walls:
 
     @property
     def stand(self) -> bool:
-        """Whether a stranger's code may be graded behind these walls."""
+        """Whether code from a stranger may be graded behind these walls."""
         return self.seccomp
 
     @property
@@ -123,7 +123,10 @@ def import_path() -> list[str]:
 
 
 def hidden(secret: Collection[str] = ()) -> list[str]:
-    """Return the readable paths to hide, also those of compiled forms, which another process may write at any time."""
+    """Return the readable paths that must be hidden.
+
+    This includes paths of compiled forms, which another process may write at any time.
+    """
     checks, module = HIDDEN
     compiled = [cache_from_source(str(module), optimization=level) for level in ("", "1", "2")]
     compiled.append(os.path.dirname(cache_from_source(str(checks / "__init__.py"))))

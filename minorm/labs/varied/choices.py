@@ -58,7 +58,7 @@ def numbers(about: str, values: Sequence[str], *texts: str) -> Varied:
 
 
 def kinds(about: str, texts: Mapping[Any, Sequence[str]]) -> Varied:
-    """Make a row of any other values, with their texts."""
+    """Make a row of values that are not numbers. `texts` maps each value to its pieces of text."""
     return Varied(about, list(texts), [repr(value).replace("'", '"') for value in texts], list(texts.values()))
 
 
@@ -77,7 +77,10 @@ PLAIN = Variant()
 
 
 class Variants:
-    """A lab's table. `variant` is the one that is graded now; its values are attributes."""
+    """The table of a lab.
+
+    `variant` is the variant that is graded now, and the attributes named like rows are its values.
+    """
 
     def __init__(self, lab: str = "", **rows: Varied) -> None:
         self.lab, self.rows, self.variant = lab, rows, PLAIN
@@ -107,9 +110,9 @@ class Variants:
             self.variant = before
 
     def of(self, seed: str | int) -> Variant:
-        """Return the variant for a year or another text.
+        """Return the variant for a seed, which is a year or another text.
 
-        For "plain", and for a lab without a table, this is the plain lab.
+        For the seed "plain", and for a lab without a table, this is the plain lab.
         """
         text = str(seed).strip()
         if not text:

@@ -115,6 +115,6 @@ class BatchNormalization(Base):
 
     @staticmethod
     def export_fresh() -> None:
-        """Start from the statistics of a new layer, and train on one batch."""
+        """Test one step of training that starts from the running statistics of a new layer."""
         ones, zeros = np.ones(3, np.float32), np.zeros(3, np.float32)
         _case("fresh", np.random.randn(2, 3, 4, 5).astype(np.float32), given=(ones, zeros, zeros, ones))

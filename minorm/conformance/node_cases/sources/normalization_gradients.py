@@ -42,7 +42,10 @@ def _randn(*shape: int) -> Any:
 def _expect(
     node: Any, given: dict[str, Any], dy: Any, y: Any, gradients: dict[str, Any], opset: int, name: str
 ) -> None:
-    """Add a model with the node, with loss = sum(y * dy), and with the loss's Gradient by the inputs in `gradients`."""
+    """Add a case whose model computes y, loss = sum(y * dy) and gradients of the loss.
+
+    `gradients` has the expected gradient for each input.
+    """
     others = [key for key in (*given, "dy") if key not in gradients]
     nodes = [
         node,
@@ -97,7 +100,10 @@ def _batch(name: str, x: Any, training: bool = True, **attributes: Any) -> None:
 
 
 def _grouped(name: str, x: Any, groups: int, opset: int | None, **attributes: Any) -> None:
-    """Add a case of GroupNormalization, or, if `opset` is None, of InstanceNormalization (one group per channel)."""
+    """Add a case of GroupNormalization.
+
+    If `opset` is None, add a case of InstanceNormalization, with one group per channel.
+    """
     channels, epsilon = x.shape[1], attributes.get("epsilon", 1e-5)
     size = groups if opset == 18 else channels
     s, bias, dy = _randn(size), _randn(size), _randn(*x.shape)

@@ -78,7 +78,7 @@ class InstanceNormalization(Base):
 
 
 def _group(name: str, x: Any, groups: int = 2, opset: int = 21, epsilon: float = 1e-5, **attributes: Any) -> None:
-    """Add a case; scale and bias are per group in version 18, and per channel in version 21."""
+    """Add a case of GroupNormalization. Scale and bias are per group in version 18, and per channel in version 21."""
     size = groups if opset < 21 else x.shape[1]
     scale, bias = _scale_and_bias((size,), x.dtype)
     rows = x.astype(np.float64).reshape(x.shape[0], groups, -1)
@@ -110,7 +110,10 @@ class GroupNormalization(Base):
 
 
 def _layer(name: str, x: Any, axis: int = -1, shape: Any = None, **more: Any) -> None:
-    """Add a case, where scale and bias have `shape`; bias=False omits bias, statistics=True adds Mean and InvStdDev."""
+    """Add a case of LayerNormalization.
+
+    Scale and bias have `shape`; bias=False omits the bias, and statistics=True adds the outputs Mean and InvStdDev.
+    """
     with_bias, statistics = more.pop("bias", True), more.pop("statistics", False)
     epsilon = more.get("epsilon", 1e-5)
     scale, bias = _scale_and_bias(shape or x.shape[axis:], x.dtype)
@@ -142,7 +145,7 @@ class LayerNormalization(Base):
 
 
 def _rms(name: str, x: Any, axis: int = -1, scale: Any = None, **attributes: Any) -> None:
-    """Add a case; Y has the type of scale."""
+    """Add a case of RMSNormalization, where Y has the type of scale."""
     scale = np.random.randn(*x.shape[axis:]).astype(x.dtype) if scale is None else scale
     axes, wide = tuple(range(axis % x.ndim, x.ndim)), x.astype(np.float64)
     y = wide / np.sqrt((wide**2).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)) * scale
@@ -164,7 +167,7 @@ class RMSNormalization(Base):
 
 
 def _mvn(name: str, x: Any, opset: int = 13, **attributes: Any) -> None:
-    """Add a case; this operator adds the epsilon of 1e-9 to the standard deviation, not under the root."""
+    """Add a case of MeanVarianceNormalization, which adds 1e-9 to the standard deviation, not under the root."""
     attributes.setdefault("axes", [0, 2, 3])
     axes, wide = tuple(attributes["axes"]), x.astype(np.float64)
     centred = wide - wide.mean(axes, keepdims=True)

@@ -43,13 +43,13 @@ def resume(path: str, run: Any) -> None:
 
 
 def write(path: str, model: Any) -> None:
-    """Write the model with BatchNorm in training mode."""
+    """Export the model to an ONNX file, with BatchNorm in training mode."""
     dtype = next(iter(model.parameters())).dtype
     importlib.import_module("minorm.onnx").export(model, tensor(np.zeros((2, 1, 8, 8), dtype)), path, training=True)
 
 
 def read(path: str) -> Any:
-    """Read the model unchanged."""
+    """Load the model from an ONNX file, and return it unchanged."""
     return importlib.import_module("minorm.onnx").load(path)
 
 

@@ -31,7 +31,10 @@ def _mask_texts(low: int) -> tuple[str, ...]:
 
 
 def _step_texts(size: int) -> tuple[str, ...]:
-    """Return the texts about steps for elements of this many bytes; 1 means steps in elements."""
+    """Return the pieces of the lab's text about steps.
+
+    Steps are counted in bytes, with `size` bytes for an element; 1 means steps in elements.
+    """
     plain = size == 1
     places = "start + inside" if plain else f"(start + inside) // {size}"
     return (

@@ -95,7 +95,7 @@ def rstd(var: Any, eps: float) -> Any:
 
 
 def laid(x: Any) -> Any:
-    """Move (N, C, *positions) to the variant's order."""
+    """Move the axes of x from the order (N, C, *positions) to the variant's order."""
     return layouts.laid(x, V.layout)
 
 

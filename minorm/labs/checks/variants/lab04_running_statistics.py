@@ -24,7 +24,7 @@ NO_EPS = "evaluation leaves eps out"
 
 
 def _start_texts(first: str) -> tuple[str, ...]:
-    """Return the lab's texts for a running variance that starts at this value."""
+    """Return the pieces of the lab's text for a running variance that starts at this value."""
     plain = first == "1"
     layer = "momentum=0.9, unbiased_running_var=unbiased_var )"
     return (
@@ -109,7 +109,7 @@ V = Variants(
 
 
 def laid(x: Any) -> Any:
-    """Move (N, C, *positions) to the variant's order."""
+    """Move the axes of x from the order (N, C, *positions) to the variant's order."""
     return layouts.laid(x, V.layout)
 
 

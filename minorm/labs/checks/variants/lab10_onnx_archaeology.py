@@ -10,7 +10,7 @@ from minorm.labs.varied.choices import Variants, kinds, numbers
 
 
 def _momentum_texts(value: str) -> tuple[str, ...]:
-    """Return the texts about a default momentum, which a file keeps in 32 bits."""
+    """Return the pieces of the lab's text for this default momentum, which a file keeps in 32 bits."""
     return (
         f"momentum {value}",
         f"{value} is {float(np.float32(value))!r}, and the default",
