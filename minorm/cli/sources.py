@@ -197,7 +197,7 @@ def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:
 def _of_its_run(parts: Mapping[str, Any], settings: Settings | None, path: str) -> Preprocessing | None:
     """Return the preprocessing in the run's checkpoint.
 
-    If the checkpoint is too old to have it, return that of the data set.
+    If the checkpoint is too old to have preprocessing, return the preprocessing of the data set.
     """
     if "preprocessing" in parts:
         return saved.preprocessing(parts, path)

@@ -64,7 +64,8 @@ class Gap:
 class Judged:
     """A symptom with its severity.
 
-    `after` is the layer that caused the symptom, and `cause` is the layer whose finding explains it; both may be None.
+    `after` is the layer that caused the symptom. `cause` is the layer whose finding explains the symptom. Both may be
+    None.
     """
 
     symptom: Symptom

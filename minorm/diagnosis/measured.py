@@ -104,7 +104,7 @@ class Affine:
     variances: list[Any] = field(default_factory=list)
 
     def cancellation(self) -> tuple[float, float, float] | None:
-        """Compare the bias with the mean of the output without it; see layer_statistics.cancellation."""
+        """Compare the bias with the mean that the output has without the bias; see layer_statistics.cancellation."""
         moments = layer_statistics.merged(np.concatenate(self.means), np.concatenate(self.variances))
         return layer_statistics.cancellation(*moments, self.bias)
 

@@ -98,7 +98,7 @@ def numbers(got: Any, what: str, expected: str) -> Any:
 def _type_matters(found: Any, expected: Any, dtype: Any) -> bool:
     """Return whether types have to be compared.
 
-    They have to if the check asks for a type, or if for example `found` has ints and `expected` has floats.
+    This is so if the check asks for a type, or if for example `found` has ints and `expected` has floats.
     """
     return dtype is not None or found.dtype.kind != expected.dtype.kind
 

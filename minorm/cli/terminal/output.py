@@ -129,7 +129,7 @@ class Masked:
 def masked(for_good: bool = False) -> Iterator[None]:
     """Escape all text on standard output and standard error in the block.
 
-    With `for_good=True`, this goes on after the block.
+    With `for_good=True`, text is also escaped after the block.
     """
     before = sys.stdout, sys.stderr
     streams: Any = [stream and Masked(stream) for stream in before]  # None if a process has no such stream

@@ -74,6 +74,8 @@ class TorchModel:
     def watched(self, see: See) -> AbstractContextManager[None]:
         """Call `see` for every step of the model during the block.
 
+        `see` gets the same kind of Step as for minorm's modules.
+
         It gets the same kind of Step as for minorm's modules.
         """
         kept = self.kept if self.batch_statistics else None

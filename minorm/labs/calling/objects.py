@@ -32,7 +32,7 @@ FOLLOW = "follow"  # what a followed array asks for
 class Followed:
     """Stands for an array whose numbers stay with the judge (see minorm/labs/following).
 
-    It has a number that identifies the array, a shape and a type.
+    The stand-in has the number that identifies the array, and the array's shape and type.
     """
 
     def __init__(self, number: int, shape: tuple[int, ...] = (), dtype: str = "") -> None:
@@ -42,7 +42,7 @@ class Followed:
 class RankReference:
     """Stands for a rank in a message: the rank's number and the number of ranks.
 
-    From it, the student's process makes a rank whose collectives ask the judge.
+    From these two numbers, the student's process makes a rank whose collectives ask the judge.
     """
 
     def __init__(self, number: int, size: int) -> None:

@@ -75,7 +75,7 @@ class Student:
     ) -> Any:
         """Call one of the student's functions.
 
-        If it calls a function of the judge's meanwhile, this function is looked up in `serving`.
+        If the function in turn calls a function of the judge's, that function is looked up in `serving`.
         """
         return self.ask({"do": "call", "name": name, "args": args, "options": options}, serving)
 

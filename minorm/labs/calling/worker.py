@@ -88,7 +88,7 @@ class Descriptor:
 
 
 class Closed(importlib.abc.MetaPathFinder):
-    """Forbids to import the checks in a student's process, even if this process could open their files."""
+    """Prevents imports of the checks in a student's process, even if the process could open their files."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:  # noqa: ARG002  importlib's signature
         """Raise ImportError for modules that contain the right answers."""

@@ -52,7 +52,7 @@ class Options:
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
     """Raise RuntimeError unless the reference solution earns all points on this machine.
 
-    If it does not, students could not either.
+    If the reference solution fails here, right solutions of students would fail too.
     """
     with tempfile.TemporaryDirectory(prefix="reference") as folder:
         row = _row(

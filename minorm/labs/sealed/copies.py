@@ -87,7 +87,7 @@ def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[byt
 def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
     """Return whether the file at `path` shares at least SHARED lines with the hidden sources.
 
-    In an archive, one of its files has to.
+    If the file is an archive, one of the files in it has to share these lines.
     """
     return any(len(_lines(text) & telling) >= SHARED for text in _texts(path))
 

@@ -97,7 +97,7 @@ def _beyond(line: int, number: int) -> int:
 def closes_files(plan: dict[str, Any]) -> bool:
     """Return True if seccomp must forbid opening files.
 
-    It must if neither mounts nor Landlock decide which files may be opened.
+    This is so if neither mounts nor Landlock decide which files may be opened.
     """
     return bool(plan["seccomp"] and not plan["mounts"] and not plan["landlock"])
 

@@ -177,7 +177,7 @@ class MergedAcrossBroadcast(Right):
 
 
 class MergedAcrossGap(Right):
-    """neighbours in the list are merged although another loop lies between them, as their data steps show"""
+    """loops are merged if the parameter steps allow it; the data steps have to allow it, too"""
 
     def _merges(self, outer: tuple[int, ...], within: tuple[int, ...]) -> bool:
         return outer[2] == within[0] * within[2]
@@ -262,7 +262,7 @@ class ColumnsMissed(Right):
 
 
 class AnyParameter(Right):
-    """any reduced loop with a parameter step decides; only the loop with data step 1 may decide"""
+    """every reduced loop with a parameter step chooses the kernel; only the loop with data step 1 may choose it"""
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
         if any(data == 1 for _, data, _ in keep):
