@@ -101,7 +101,7 @@ def title(cause: Cause) -> str:
 
 
 def named(case: Case) -> list[tuple[str, Any]]:
-    """Return a dict from names to input arrays. If the case has a gradient of y, this gradient is included."""
+    """Return a pair (name, array) for each input. If the case asks for gradients, the gradient of y is included."""
     found = list(zip(NAMES, case.inputs, strict=False))
     return [*found, ("gradient of y", case.beside)] if case.kind == GRADIENTS else found
 

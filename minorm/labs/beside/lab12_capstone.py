@@ -177,7 +177,7 @@ def tuned(module: Any, data: Any, kind: str) -> dict[str, Any]:
 def all_of_it(module: Any, seed: int) -> dict[str, Any]:
     """Run the student's `everything`.
 
-    Return its losses, the files that it leaves, and whether it called `save` and `resume`.
+    Return its losses, the files that it leaves, and which of `save` and `resume` it called.
     """
     names, called = module.everything.__globals__, []
 
