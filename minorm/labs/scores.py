@@ -43,7 +43,10 @@ class Outcome:
 
     @property
     def detail(self) -> list[str]:
-        """The lines below a failed row: the expected answer, the actual answer, and remarks."""
+        """The lines below a row of the table.
+
+        For a failed check, they have the expected and the actual answer. A remark and a hint follow.
+        """
         lines = []
         if self.status != "passed":
             label = "got       " if self.expected else ""
