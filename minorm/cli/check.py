@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings and the verdicts; return 1 if a verdict is a failure."""
+    """Print the findings on the model, and the verdicts on the model; return 1 if a verdict is FAILED."""
     extras.need("onnx")
     if not args.json:
         extras.need("rich")

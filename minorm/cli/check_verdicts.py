@@ -27,7 +27,11 @@ MOST = 24  # sizes to try in onnxruntime, if minorm takes none of them
 
 @dataclass
 class Judged:
-    """The verdicts, the shapes of the inputs on which minorm ran, and what the run measured at each node (`seen`)."""
+    """The results of `judge`: the verdicts, and details of the run in minorm.
+
+    size   the shapes of the inputs with which minorm ran the model; {} if minorm did not run the model
+    seen   measurements of each node in this run
+    """
 
     verdicts: list[Verdict]
     size: dict[str, tuple[int, ...]]
@@ -35,7 +39,10 @@ class Judged:
 
 
 def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
-    """Run the model in minorm and onnxruntime, and the checker; return a verdict on each."""
+    """Run the model in minorm and in onnxruntime, and check the file with the onnx checker.
+
+    Return the three verdicts, and a comparison of the outputs if both runs succeeded.
+    """
     from minorm.onnx.checking import sandbox, verification
     from minorm.onnx.exporting import examples
 
@@ -106,7 +113,7 @@ class _Accepted(Iterator[Any]):
             self.refused.append(args)
 
     def verdict(self, path: str, seconds: float) -> Verdict:
-        """Return minorm's verdict if minorm ran on none of the guesses."""
+        """Return minorm's verdict on a model that minorm could not run with any guess."""
         from minorm.onnx.checking import sandbox
         from minorm.onnx.exporting import examples
 

@@ -30,13 +30,13 @@ def add(commands: Any) -> None:
 
 
 def run(commands: Any, args: argparse.Namespace) -> int:
-    """Print the script."""
+    """Print the completion script for the shell that `args` names."""
     output.show({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](commands.choices), end="")
     return 0
 
 
 def _options(parser: Any) -> dict[str, str]:
-    """Return a dict from long options to their choices; subcommands such as `labs grade` are included."""
+    """Return a dict from each long option to its choices. Options of subcommands such as `labs grade` are included."""
     found: dict[str, str] = {}
     for action in parser._actions:
         choices = " ".join(map(str, action.choices or ()))
@@ -55,7 +55,11 @@ def _words(parser: Any) -> str:
 
 
 def _found(parsers: Mapping[str, Any]) -> list[str]:
-    """Return lines for bash and zsh that set `found` to the words that may complete `word` at the position `place`."""
+    """Return shell code, for bash and zsh, that finds the words that may complete the current word.
+
+    The code sets the shell variable `found` to these words. It reads the shell variables `word` (the word to complete),
+    `before` (the word before it), `name` (the command) and `place` (the position of `word` in the command line).
+    """
     choices = [
         f'*:{name}:{option}) found="{words}" ;;'
         for name, parser in parsers.items()

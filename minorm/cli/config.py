@@ -14,7 +14,11 @@ NOT_IN_A_FILE = ("help", "config", "resume", "other-images", "trust", "traceback
 
 
 def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
-    """Return a dict from names in `args` to values; raise UsageError, which names the file, for a wrong key."""
+    """Read option values from the TOML file at `path`.
+
+    Return a dict whose keys are the attribute names that `parser` uses. For an unknown key or a wrong value, raise
+    UsageError, which names the file.
+    """
     with opening.regular(path, "config") as file:
         try:
             given = tomllib.load(file)
@@ -36,7 +40,7 @@ def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
 
 
 def _value(path: str, key: str, value: Any, action: argparse.Action) -> Any:
-    """Convert the value as if it had come from the command line."""
+    """Convert `value`, which the file gives for the option `key`, as if it had come from the command line."""
     if action.nargs == 0:  # a switch
         if not isinstance(value, bool):
             raise UsageError(f"{path}: {key} is {value!r}; expected true or false")

@@ -108,7 +108,10 @@ def _show_file(report: Report) -> None:
 
 
 def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return a dict from (runtime, reason, page of the documentation) to the nodes with this verdict."""
+    """Find the cells that have this verdict, and group them by runtime and reason.
+
+    Return a dict from (runtime, reason, page of the documentation) to the names of the cases.
+    """
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:
@@ -145,7 +148,10 @@ def _by_version(cells: list[Cell], names: list[str]) -> Any:
 
 
 def _by_runtime(cells: list[Cell], names: list[str]) -> Any:
-    """Return a table with a row for each runtime: counts, and the operators that the runtime computes wrongly."""
+    """Return a table with a row for each runtime.
+
+    A row has the numbers of right, wrong and unsupported cells, and the operators that the runtime computes wrongly.
+    """
     table = _table("runtime", "cells", "wrong in")
     for name in names:
         of = [cell for cell in cells if cell.runtime == name]
@@ -171,7 +177,11 @@ def _count(cells: list[Cell]) -> str:
 
 
 def _wrong_opsets_by_case(cells: list[Cell]) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
-    """Return the opsets of wrong cells as nested dicts by (runtime, reason), operator and case."""
+    """Return the opsets at which cells are wrong.
+
+    The result maps (runtime, reason) to a dict from operators. Each operator is mapped to a dict from cases to a text
+    that lists the opsets.
+    """
     told: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for cell in cells:
         if cell.verdict == "wrong":

@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert the model, and print notes on changed normalizations."""
+    """Convert the model to another opset, and print notes on normalizations that the conversion changed."""
     extras.need("onnx")
     import minorm.onnx
     from minorm.onnx.graph import encoding

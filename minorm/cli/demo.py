@@ -1,6 +1,7 @@
 """`minorm demo` works with real images: it trains, saves, exports, verifies in onnxruntime and draws a picture.
 
-Every claim is a Check. The command's exit code is 0 only if all claims hold.
+The demo checks each of its claims, such as that onnxruntime finds the same classes. The command's exit code is 0 only
+if all claims hold.
 """
 
 from __future__ import annotations
@@ -185,7 +186,10 @@ def _drawn(trained: Trained, path: str) -> list[Check]:
 
 
 def _population(run: Any) -> Any:
-    """Run the trained model on all training images as one batch, and return a watch with the batch's statistics."""
+    """Run the trained model on all training images as one batch.
+
+    Return a BatchNormWatch with the statistics of this batch.
+    """
     from minorm.training import BatchNormWatch
 
     model = models.build(**run.model_facts)

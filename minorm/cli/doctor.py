@@ -102,8 +102,8 @@ def run(args: argparse.Namespace) -> int:
 class _Patient:
     """A model to diagnose.
 
-    `batches` is None if the model runs on noise, `batch_size` is an argument of `diagnose`, and `source` is the opened
-    file.
+    `batches` is None if the model runs on noise. `batch_size` holds the keyword argument of this name for `diagnose`,
+    or is empty. `source` is the opened file.
     """
 
     name: str
@@ -179,7 +179,7 @@ def _built(args: argparse.Namespace) -> _Patient:
 
 
 def _fill(model: Any, path: str) -> None:
-    """Load the weights of a file; only arrays are read from it."""
+    """Load weights from the file at `path` into the model. Only arrays are read from the file."""
     found = initial.arrays_by_name(path, "--weights")
     if isinstance(model, nn.Module):
         model.load_state_dict({name: Tensor(array) for name, array in found.items()})
@@ -188,7 +188,10 @@ def _fill(model: Any, path: str) -> None:
 
 
 def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
-    """Return how far each folded BatchNorm's result is from its result in training with the batch's statistics."""
+    """Compare each folded BatchNorm's output with the output that the batch's statistics would give.
+
+    Return a dict from the layers' names to the differences.
+    """
     batches = [x for x, _ in itertools.islice(loader, FOLDING_BATCHES)]
     return quantization.folding_gap(model, batches)
 

@@ -97,7 +97,10 @@ class _Seen(nn.CrossEntropyLoss):
         self.batches: list[tuple[Any, Any]] = []
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Return the mean cross entropy of a batch; if the input holds probabilities, use the logarithms as logits."""
+        """Return the mean cross entropy of a batch.
+
+        If `input` has probabilities, their logarithms are used as logits.
+        """
         if self.of_probabilities:
             input = input.float().clamp(min=float(np.finfo(np.float32).tiny)).log()
         loss = super().forward(input, target)
@@ -105,7 +108,7 @@ class _Seen(nn.CrossEntropyLoss):
         return loss
 
     def report(self, names: Sequence[str], k: int) -> ClassificationReport:
-        """Return the scores over all batches."""
+        """Return accuracy, loss and the scores of each class, computed from all batches so far."""
         logits, labels = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
         return scores_of(labels, softmax(logits), names, k)
 
@@ -148,7 +151,7 @@ def _images_and_remarks(chosen: Chosen, split: str, given: str | None) -> tuple[
 
 
 def _remark_on_training_images(chosen: Chosen, given: str | None) -> list[str]:
-    """Return a list with a remark if the run was trained on these images. Otherwise return an empty list."""
+    """Return a list with a remark if the images were used to train the model. Otherwise return an empty list."""
     there = (chosen.known or {}).get(PATH)
     if given is None or there is None or os.path.realpath(given) != os.path.realpath(there):
         return []

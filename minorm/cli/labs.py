@@ -151,7 +151,7 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _variant(lab: Lab, seed: str | None, option: str) -> Variant:
-    """Return the variant for this seed; if there is no seed, return the lab itself."""
+    """Return the variant for this seed. If `seed` is None, return the variant that stands for the plain lab."""
     try:
         return lab.variants.of(NAME_OF_PLAIN if seed is None else seed)
     except ValueError as error:

@@ -100,7 +100,7 @@ def _show(found: optim.RangeTest) -> None:
 
 
 def _check_out(path: str | None) -> None:
-    """Raise UsageError if the name of the output file is neither that of a picture nor that of a .csv file."""
+    """Raise UsageError unless `path` ends in .csv or in the extension of a picture; None is allowed."""
     if path is None or path.lower().endswith(NUMBERS):
         return
     output_files.check_picture("-o", path)

@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the picture."""
+    """Draw the curves of a run, and write the picture."""
     extras.need("matplotlib")
     from minorm import plots
 

@@ -120,7 +120,10 @@ def _files(given: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _view(args: argparse.Namespace, files: Sequence[str], labels: Sequence[str]) -> Iterator[Any]:
-    """Yield the view that prints or writes the rows, and end the view afterwards; yield None for --html alone."""
+    """Make the view that prints or writes the rows: Table, Json or Csv.
+
+    End the view when the block ends. The value is None if only --html is given.
+    """
     view: Any = None
     with ExitStack() as stack:
         if args.json:
@@ -143,7 +146,10 @@ def _rows(
     broken: list[str],
     args: argparse.Namespace,
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield the output's row and the pixels of each picture; keep only one batch of pictures in memory at a time."""
+    """For each picture, yield the row to print and the picture's pixels.
+
+    Only one batch of pictures is in memory at a time.
+    """
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
     together = 1 if source.takes_one else BATCH
     for start in range(0, len(paths), together):

@@ -60,7 +60,10 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table and the sentence."""
+    """Measure some steps.
+
+    Print a table of the time and memory of each layer or operation, and a sentence that sums it up.
+    """
     _check(args)
     source = sources.opened(args)
     output_files.check("profile", source.path, args.out)
@@ -179,7 +182,10 @@ def _again(loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _noise(source: Source, count: int) -> Any:
-    """Return random numbers in the shape of the model's input; raise ValueError unless it is one input of floats."""
+    """Return random numbers in the shape of the model's input.
+
+    Raise ValueError if the model has several inputs, or if the input is not an array of floats.
+    """
     if source.kind == "onnx":
         inputs = source.model.inputs
         if len(inputs) != 1 or not dtypes.is_float(inputs[0].dtype) or not inputs[0].shape:

@@ -43,7 +43,10 @@ PART = "frozen"  # the frozen layers in a training run's checkpoint
 
 @dataclass
 class Source:
-    """An opened model; `path` is the file that was read, and `settings` are those of its run (None if unknown)."""
+    """An opened model.
+
+    `path` is the file that was read. `settings` are the settings of the model's run, or None if they are unknown.
+    """
 
     path: str
     kind: str  # "checkpoint" or "onnx"
@@ -192,7 +195,10 @@ def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:
 
 
 def _of_its_run(parts: Mapping[str, Any], settings: Settings | None, path: str) -> Preprocessing | None:
-    """Return the preprocessing in the run's checkpoint. If an older run has none, return that of the data set."""
+    """Return the preprocessing in the run's checkpoint.
+
+    If the checkpoint is too old to have preprocessing, return the preprocessing of the data set.
+    """
     if "preprocessing" in parts:
         return saved.preprocessing(parts, path)
     if settings is None or settings.data not in MEAN_STD:
@@ -227,7 +233,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 
 
 def allowed(args: argparse.Namespace) -> Trust:
-    """Return the code that these options allow."""
+    """Return which code the command-line options allow to run."""
     return trust.of(args, args.instead)
 
 
@@ -268,7 +274,7 @@ class Chosen:
         return images.with_split_of_run(self.known, loaded, self.settings.seed)
 
     def loaders(self, train: Any, scored: Any) -> tuple[DataLoader, DataLoader]:
-        """Return a loader of training batches, and a loader of the images to score in their order.
+        """Return a loader of training batches, and a loader that gives the images `scored` in their stored order.
 
         Both loaders read all images, even if the run had several ranks.
         """
@@ -306,12 +312,15 @@ def _of_no_run(name: str, args: argparse.Namespace) -> Settings:
 
 
 def tell_place(path: str) -> None:
-    """Print the path before the images in it are read, because a run from a stranger may name any path."""
+    """Print the path from which images will be read. A run that comes from a stranger may name any path."""
     output.note(f"minorm: reads the images in {path}, where the run found them")
 
 
 def check_path(name: str | None, path: str | None) -> None:
-    """Raise UsageError if --path is given for the digits, which need no path, because they come with scikit-learn."""
+    """Raise UsageError if --path is given together with `--data digits`.
+
+    The digits come with scikit-learn and need no path.
+    """
     if name == "digits" and path is not None:
         raise UsageError(
             f"--path {path} is for your own images, and the digits come with scikit-learn; expected another --data, "

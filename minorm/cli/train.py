@@ -212,7 +212,7 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    """Return the settings that the options give, or those of the run to resume.
+    """Return the settings that the options give. With --resume, return the settings of the run that goes on.
 
     Raises ValueError if an option contradicts the run's setting; only --epochs may differ, and the run then goes on to
     that epoch. For a new run, `choose_settings` may choose settings that were not given.
@@ -245,7 +245,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, load: Callable[[], Any]) -> Run:
-    """Return a new run, or the run to resume."""
+    """Return a new run or, with --resume, the run that goes on."""
     workers = args.num_workers if args.num_workers is not None else 2 if settings.data == "folder" else 0
     if args.resume:
         return Run.resume(

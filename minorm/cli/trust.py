@@ -1,7 +1,8 @@
-"""Decides which code a command may run to build a checkpoint's model: the file of --model or, with --trust, the copy.
+"""Decides which code a command may run to build a checkpoint's model.
 
-If a command needs code that the user has not allowed, its error names this code and gives the command line that would
-allow it. At a terminal, the command asks the user instead.
+This code is the file that --model names or, with --trust, the copy of the code in the checkpoint. If a command needs
+code that the user has not allowed, its error names this code and gives the command line that would allow it. At a
+terminal, the command asks the user instead.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | No
 
 
 def _agreed(found: Code) -> bool:
-    """Ask the user, and return whether the answer is yes; return False without a terminal, or in several processes."""
+    """Ask the user, and return True if the answer is yes.
+
+    Return False if there is no terminal, or if there are several processes.
+    """
     if launched()[1] > 1:
         return False
     question = (

@@ -34,7 +34,7 @@ def build(
     saved: bool = False,
     **more: Any,
 ) -> Case:
-    """Build a case; express the mode in the way of the opset's version.
+    """Build a case of BatchNormalization; the node says whether it `trains` in the way of the opset's version.
 
     types     (type of scale and B, type of the statistics), if these differ from the type of x
     spatial   None to leave the attribute out, so that its default of 1 applies; 0 for statistics of every position
@@ -65,7 +65,7 @@ def build(
 
 
 def floats(opset: int) -> list[Any]:
-    """Return the element types other than float32."""
+    """Return the element types, other than float32, that BatchNormalization takes at this opset."""
     return [float64, float16, *[bfloat16] * (opset >= 14)]
 
 

@@ -50,18 +50,18 @@ class Case:
 
     @property
     def wanted(self) -> list[tuple[int, str]]:
-        """Return the index and the name of each wanted result."""
+        """Return a pair (index, name) for each result that the case asks for."""
         if self.kind == GRADIENTS:
             return list(enumerate(ANSWERS[GRADIENTS][: len(self.inputs)]))
         return self.file_outputs if self.kind == OUTPUTS else list(enumerate(ANSWERS[self.kind]))
 
     @property
     def file_outputs(self) -> list[tuple[int, str]]:
-        """Return the index and the name of each output of the node that is also an output of the file."""
+        """Return a pair (index, name) for each output of the node that is also an output of the file."""
         return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
 
     def feeds(self) -> dict[str, Any]:
-        """Return by name the inputs that are fed; the others are initializers of the file."""
+        """Return a dict from names to the inputs that are fed. The other inputs are initializers of the file."""
         return {f"i{place}": array for place, array in enumerate(self.inputs) if place not in self.held}
 
     def get(self, attribute: str, default: Any) -> Any:
@@ -70,7 +70,10 @@ class Case:
 
 
 def model(case: Case) -> ModelProto:
-    """Return the file: one node with its inputs and initializers, and outputs whose types the runtime must infer."""
+    """Return the case as an ONNX model: one node with its inputs and initializers.
+
+    The runtime must infer the types of the outputs.
+    """
     names = [f"i{place}" for place in range(len(case.inputs))]
     node = helper.make_node(case.operator, names, list(case.outputs), **case.attributes)
     kinds = [helper.np_dtype_to_tensor_dtype(array.dtype) for array in case.inputs]

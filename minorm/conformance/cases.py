@@ -36,12 +36,15 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def floats(bfloat16_too: bool) -> list[Any]:
-    """Return the element types other than float32 that a version takes."""
+    """Return float64 and float16, the types that each operator takes beside float32, and bfloat16 if asked for."""
     return [float64, float16, *[bfloat16] * bfloat16_too]
 
 
 def instance_norm(opset: int) -> Iterator[Case]:
-    """Yield cases: version 1 takes only images, version 6 takes any rank, and version 22 also takes bfloat16."""
+    """Yield the cases of InstanceNormalization in the version of `opset`.
+
+    Version 1 takes only images, version 6 takes any rank, and version 22 also takes bfloat16.
+    """
     extra: dict[str, Any] = {"consumed_inputs": [0, 0, 0]} if opset == 1 else {}
 
     def case(name: str, x: Any, offset: float = 0.0, **more: Any) -> Case:
@@ -68,7 +71,10 @@ def instance_norm(opset: int) -> Iterator[Case]:
 
 
 def group_norm(opset: int) -> Iterator[Case]:
-    """Yield cases: version 18 has a scale and a bias per group; version 21 has both per channel, and a stash type."""
+    """Yield the cases of GroupNormalization in the version of `opset`.
+
+    In version 18, scale and bias are per group. In version 21, they are per channel, and the node has a stash type.
+    """
 
     def case(name: str, x: Any, groups: int = 2, offset: float = 0.0, **more: Any) -> Case:
         numbers = groups if opset < 21 else x.shape[1]
@@ -100,7 +106,10 @@ def group_norm(opset: int) -> Iterator[Case]:
 
 
 def layer_norm() -> Iterator[Case]:
-    """Yield cases of version 17, the only version. Scale and bias broadcast; mean and 1 / std are outputs."""
+    """Yield cases of LayerNormalization 17, the only version.
+
+    Scale and bias broadcast; mean and 1 / std are outputs.
+    """
 
     def case(name: str, x: Any, axis: int = -1, offset: float = 0.0, shape: Any = None, **more: Any) -> Case:
         shape = x.shape[axis:] if shape is None else shape
@@ -137,7 +146,7 @@ def layer_norm() -> Iterator[Case]:
 
 
 def rms_norm() -> Iterator[Case]:
-    """Yield cases of version 23, the only version. The operator has no mean and no bias; y has the type of scale."""
+    """Yield cases of RMSNormalization 23, the only version. It has no mean and no bias; y has the type of scale."""
 
     def case(name: str, x: Any, axis: int = -1, dtype: Any = None, shape: Any = None, **more: Any) -> Case:
         scale = draw(x.shape[axis:] if shape is None else shape, x.dtype if dtype is None else dtype, seed="s")
@@ -163,7 +172,10 @@ def rms_norm() -> Iterator[Case]:
 
 
 def mean_variance_norm(opset: int) -> Iterator[Case]:
-    """Yield cases of version 9, and of version 13, which adds bfloat16. Any axes are allowed; constant data give 0."""
+    """Yield the cases of MeanVarianceNormalization in the version of `opset`.
+
+    Version 13 also takes bfloat16. Any axes are allowed, and constant data give 0.
+    """
 
     def case(name: str, x: Any, offset: float = 0.0, **more: Any) -> Case:
         return Case("MeanVarianceNormalization", opset, name, (x,), more, offset=offset)
@@ -187,7 +199,10 @@ def mean_variance_norm(opset: int) -> Iterator[Case]:
 
 
 def lp_norm(opset: int) -> Iterator[Case]:
-    """Yield cases of version 1, and of version 22, which adds bfloat16; p is 1 or 2."""
+    """Yield the cases of LpNormalization in the version of `opset`, with p = 1 and p = 2.
+
+    Version 22 also takes bfloat16.
+    """
 
     def case(name: str, x: Any, **more: Any) -> Case:
         return Case("LpNormalization", opset, name, (x,), more)
@@ -208,7 +223,10 @@ def lp_norm(opset: int) -> Iterator[Case]:
 
 
 def lrn(opset: int) -> Iterator[Case]:
-    """Yield cases of version 1 and 13 (adds bfloat16). N and C differ, and alpha is large, to reveal a wrong window."""
+    """Yield the cases of LRN in the version of `opset`.
+
+    Version 13 also takes bfloat16. N and C differ and alpha is large, so that a wrong window changes the result.
+    """
 
     def case(name: str, x: Any, size: int, **more: Any) -> Case:
         given = {"alpha": 0.5, "beta": 0.75, "bias": 1.0, **more}

@@ -42,7 +42,7 @@ what the formula gives in float64, and what runtimes gave when the page was made
 
 
 def file(case: Case) -> ModelProto:
-    """Return the case's file, with the numbers of the fed inputs as defaults."""
+    """Return the case as an ONNX file in which each input has its numbers as a default."""
     proto = model(case)
     declare_outputs(proto, case)
     for name, array in case.feeds().items():
@@ -52,7 +52,10 @@ def file(case: Case) -> ModelProto:
 
 
 def answers(names: Sequence[str]) -> dict[str, dict[str, Outcome]]:
-    """Run the cases of these causes on each installed runtime; return cause -> runtime -> outcome."""
+    """Run the cases of these causes on each installed runtime.
+
+    Return a dict from causes to dicts from runtimes to outcomes.
+    """
     found: dict[str, dict[str, Outcome]] = {name: {} for name in names}
     cases = [CAUSES[name].case for name in names]
     for runtime in RUNTIMES.values():
@@ -98,7 +101,7 @@ def title(cause: Cause) -> str:
 
 
 def named(case: Case) -> list[tuple[str, Any]]:
-    """Return the inputs with their names; also the gradient of y, if the case has it."""
+    """Return a pair (name, array) for each input. If the case asks for gradients, the gradient of y is included."""
     found = list(zip(NAMES, case.inputs, strict=False))
     return [*found, ("gradient of y", case.beside)] if case.kind == GRADIENTS else found
 

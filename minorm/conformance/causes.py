@@ -44,7 +44,10 @@ def _batch(
     held: tuple[int, ...] = (1, 2, 3, 4),
     **attributes: Any,
 ) -> Case:
-    """Make a case of batch norm; by default, its outputs are those that version 15 has in this mode."""
+    """Make a case of BatchNormalization.
+
+    By default, the outputs are y alone in inference, and y and the running statistics in training.
+    """
     outputs = outputs or (BATCH_NORM_OUTPUTS[:3] if attributes.get("training_mode") else ("y",))
     return Case("BatchNormalization", opset, "", (x, *inputs), attributes, outputs, fetched, held)
 
@@ -54,7 +57,7 @@ def _other(operator: str, opset: int, *inputs: Any, outputs: tuple[str, ...] = (
 
 
 def _with_offset(case: Case) -> Case:
-    """Return the case with its offset, the mean of the data divided by their standard deviation."""
+    """Compute the offset of the case, |mean| / standard deviation of its data. Return the case with this offset."""
     x = case.inputs[0].astype(np.float64)
     return dataclasses.replace(case, offset=float(abs(x.mean()) / x.std()))
 

@@ -27,7 +27,10 @@ OPERATORS = tuple(formula.FORMULAS)
 
 @dataclass(frozen=True)
 class Defect:
-    """A cause and the cells that it explains, selected by runtime, operator, case, and words of the verdict."""
+    """A known defect: its cause, and the cells that this cause explains.
+
+    A cell is explained if its runtime, its operator and its case match, and its verdict has the words `says`.
+    """
 
     runtimes: tuple[str, ...]
     operators: tuple[str, ...]
@@ -54,7 +57,7 @@ def _is_double(case: Case) -> bool:
 
 
 def _shows_momentum(case: Case) -> bool:
-    """Return True if the case needs running statistics, and these would differ with 1 - momentum."""
+    """Return True if the case needs running statistics, and 1 - momentum in place of momentum would change them."""
     return (
         len(case.wanted) > 1 and trains_batch_norm(case) and case.get("momentum", 0.9) != 0.5 and _largest(case) < 1e19
     )
@@ -285,7 +288,10 @@ KNOWN = (
 
 
 def explanation(runtime: str, case: Case, said: str) -> Defect | None:
-    """Return the first defect that explains a wrong cell; None if no defect explains it."""
+    """Return the first known defect that explains why the runtime's result for this case is wrong.
+
+    Return None if there is no such defect.
+    """
     for defect in KNOWN:
         asked = runtime in defect.runtimes and case.operator in defect.operators
         if asked and defect.says in said and defect.matches(case):

@@ -1,4 +1,4 @@
-"""Read the normalizations of a user's file as cases: each case is a node with the numbers that it gets in a run.
+"""Read the normalizations of a user's file as cases: each case is a node with its input arrays in one run.
 
 minorm computes these numbers: `minorm.onnx.load`, with its limits, loads the file with outputs for all values that the
 normalizations read.
@@ -38,7 +38,7 @@ class FileCases:
 
     cases       a case for each node, with the node's name
     since       the version of each case's operator, in the order of the cases
-    left_out    name of a node -> why it is not judged
+    left_out    name of a node -> why the node is not judged
     """
 
     cases: list[Case] = field(default_factory=list)
@@ -93,7 +93,7 @@ def read(
 
 
 def _named(nodes: Iterable[Node]) -> dict[str, Node]:
-    """Return the nodes by unique names."""
+    """Give each node a unique name. Return a dict from these names to the nodes."""
     found: dict[str, Node] = {}
     called: Counter[str] = Counter()
     for node in nodes:
@@ -156,7 +156,7 @@ def _case(name: str, node: Node, inputs: list[Any], held: set[str]) -> Case:
 
 
 def _offset(case: Case) -> float:
-    """Return the mean of the data divided by their standard deviation, over the axes of the statistics."""
+    """Return the largest |mean| / standard deviation of the case's data, over the axes that the operator reduces."""
     x = case.inputs[0].astype(np.float64)
     if x.ndim < 2 or not x.size or not np.isfinite(x).all():
         return 0.0

@@ -21,13 +21,18 @@ STASH: dict[int, Any] = {1: dtypes.float32, 10: dtypes.float16, 11: dtypes.float
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:
-    """Return (value in float64, element type) for each output; None for a value that the specification leaves open."""
+    """Compute the expected outputs of a case.
+
+    Return a list of (value in float64, element type); a value is None if the specification leaves it open.
+    """
     with np.errstate(all="ignore"):
         return FORMULAS[case.operator](case, *[array.astype(np.float64) for array in case.inputs])
 
 
 def batch_normalization(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tuple[Any, Any]]:
-    """Return y, the running and the batch's statistics; running = old * momentum + batch * (1 - momentum).
+    """Return y, the new running mean and variance, and the batch's mean and variance, each with its type.
+
+    In training, new running value = old * momentum + batch * (1 - momentum).
 
     All variances are population variances.
     """
@@ -49,20 +54,27 @@ def batch_normalization(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any)
 
 
 def trains_batch_norm(case: Case) -> bool:
-    """Return True if a node trains: by is_test (before 7), by the number of outputs (7 to 13), or by training_mode."""
+    """Return True if the node of a case is in training mode.
+
+    Before version 7, this depends on the attribute is_test; from 7 to 13, on the number of outputs; from 14 on, on
+    training_mode.
+    """
     if case.opset < 7:
         return not case.get("is_test", 0)
     return any(case.outputs[1:]) if case.opset < 14 else bool(case.get("training_mode", 0))
 
 
 def instance_normalization(case: Case, x: Any, s: Any, b: Any) -> list[tuple[Any, Any]]:
-    """Normalize with the statistics of each channel of each sample."""
+    """Normalize each channel of each sample with its own mean and variance."""
     y = standardized(x, tuple(range(2, x.ndim)), case.get("epsilon", 1e-5))[0]
     return [(y * along_channels(s, x) + along_channels(b, x), case.inputs[0].dtype)]
 
 
 def group_normalization(case: Case, x: Any, s: Any, b: Any) -> list[tuple[Any, Any]]:
-    """Normalize with the statistics of each group of channels; scale and bias are per group (18) or channel (21)."""
+    """Normalize with the statistics of each group of channels.
+
+    Scale and bias are per group in version 18, and per channel in version 21.
+    """
     groups = case.attributes["num_groups"]
     if case.opset < 21:
         s, b = (np.repeat(p, x.shape[1] // groups) for p in (s, b))
@@ -72,7 +84,10 @@ def group_normalization(case: Case, x: Any, s: Any, b: Any) -> list[tuple[Any, A
 
 
 def layer_normalization(case: Case, x: Any, s: Any, b: Any = 0.0) -> list[tuple[Any, Any]]:
-    """Normalize over the axes from `axis` on; return y, then the mean and 1 / std in the stash type."""
+    """Normalize over all axes from the attribute `axis` to the last.
+
+    Return y, the mean and 1 / std; the last two have the type of stash_type.
+    """
     axes = tuple(range(case.get("axis", -1) % x.ndim, x.ndim))
     y, mean, root = standardized(x, axes, case.get("epsilon", 1e-5))
     stash = STASH[case.get("stash_type", 1)]
@@ -103,14 +118,17 @@ def lp_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
 
 
 def local_response_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
-    """Return x / (bias + alpha / size * window's sum of squares) ^ beta; an even window has one more channel above."""
+    """Return x / (bias + alpha / size * sum of squares in the window) ^ beta.
+
+    If the size is even, the window has one more channel above than below.
+    """
     size = case.attributes["size"]
     alpha, beta, bias = case.get("alpha", 1e-4), case.get("beta", 0.75), case.get("bias", 1.0)
     return [(x / (bias + alpha / size * windows(x, size)) ** beta, case.inputs[0].dtype)]
 
 
 def windows(x: Any, size: int) -> Any:
-    """Return the sum of squares of each channel's window."""
+    """Return, for each channel, the sum of squares over the channel's window of `size` channels."""
     below, above = (size - 1) // 2, size // 2
     energy = np.zeros_like(x)
     for c in range(x.shape[1]):
@@ -119,7 +137,7 @@ def windows(x: Any, size: int) -> Any:
 
 
 def standardized(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
-    """Return (x - mean) / sqrt(var + eps), the mean and the root."""
+    """Return (x - mean) / root, the mean, and the root = sqrt(var + eps)."""
     mean = x.mean(axes, keepdims=True)
     root = np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + eps)
     return (x - mean) / root, mean, root

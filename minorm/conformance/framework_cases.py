@@ -54,7 +54,10 @@ def _gradients(case: Case) -> Case:
 
 
 def _forms(shape: tuple[int, ...], one: tuple[int, ...], one_name: str) -> Forms:
-    """Yield (name, data, attributes) for the cases that all operators have; `one` is a shape with one value per set."""
+    """Yield (name, data, attributes) for the cases that all operators have.
+
+    With the shape `one`, the statistics come from a single value; `one_name` is the name of this case.
+    """
     yield "float32", draw(shape), {}
     for dtype in TYPES:
         yield str(dtype), draw(shape, dtype), {}

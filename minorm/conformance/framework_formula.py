@@ -1,4 +1,4 @@
-"""Compute in float64 the expected results for the cases of framework_cases.py: mainly derivatives of formula.py.
+"""Compute the expected results of framework_cases.py in float64: mainly the derivatives of formula.py's functions.
 
 One function per operator computes the gradients of x, scale and bias from dy, the gradient of y. Let xhat be the
 standardized data and g = dy * scale; the means are over the axes of the statistics. Then for most operators
@@ -20,7 +20,7 @@ Gradients = tuple[Any, ...]
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:
-    """Return (value in float64, element type) for each wanted result; formula.py computes the outputs of a node."""
+    """Compute the results that the case asks for. Return a list of (value in float64, element type)."""
     if case.kind == OUTPUTS:
         return formula.due(case)
     with np.errstate(all="ignore"):
@@ -32,7 +32,10 @@ def due(case: Case) -> list[tuple[Any, Any]]:
 
 
 def batch_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any, mean: Any, var: Any) -> Gradients:  # noqa: ARG001
-    """Differentiate: stored statistics are constants, but the batch's statistics depend on x."""
+    """Differentiate BatchNormalization.
+
+    In inference, the stored statistics are constants; in training, the batch's statistics depend on x.
+    """
     eps, axes, shape = case.get("epsilon", 1e-5), (0, *range(2, x.ndim)), (1, -1, *[1] * (x.ndim - 2))
     if formula.trains_batch_norm(case) and x.size:
         return through_statistics(x, dy, s.reshape(shape), axes, axes, eps)
@@ -41,13 +44,16 @@ def batch_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any, mean: Any, 
 
 
 def instance_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any) -> Gradients:  # noqa: ARG001  b drops out
-    """Differentiate through the statistics of each channel of each sample."""
+    """Differentiate InstanceNormalization, through the statistics of each channel of each sample."""
     over, scale = tuple(range(2, x.ndim)), formula.along_channels(s, x)
     return through_statistics(x, dy, scale, over, (0, *over), case.get("epsilon", 1e-5))
 
 
 def group_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any) -> Gradients:  # noqa: ARG001
-    """Differentiate through the statistics of each group of channels; scale and bias are per channel."""
+    """Differentiate GroupNormalization, through the statistics of each group of channels.
+
+    Scale and bias are per channel.
+    """
     split = (x.shape[0], case.attributes["num_groups"], -1) if x.size else (0, case.attributes["num_groups"], 1)
     rows, g = x.reshape(split), (dy * formula.along_channels(s, x)).reshape(split)
     eps, over = case.get("epsilon", 1e-5), (0, *range(2, x.ndim))
@@ -56,7 +62,10 @@ def group_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any) -> Gradient
 
 
 def layer_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any = None) -> Gradients:
-    """Differentiate through the statistics over the axes from `axis` on; scale and bias have these axes."""
+    """Differentiate through the statistics, which are over the axes from `axis` to the last.
+
+    Scale and bias have the same axes.
+    """
     first = case.get("axis", -1) % x.ndim
     over = tuple(range(first, x.ndim))
     found = through_statistics(x, dy, s, over, tuple(range(first)), case.get("epsilon", 1e-5))
@@ -64,7 +73,10 @@ def layer_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any = None) -> G
 
 
 def rms_normalization(case: Case, dy: Any, x: Any, s: Any) -> Gradients:
-    """Differentiate without the term mean(g), because no mean is subtracted."""
+    """Differentiate RMSNormalization.
+
+    The term mean(g) of the module's formula is missing, because no mean is subtracted.
+    """
     first = case.get("axis", -1) % x.ndim
     over = tuple(range(first, x.ndim))
     root = np.sqrt((x * x).mean(over, keepdims=True) + case.get("epsilon", 1e-5))
@@ -73,7 +85,7 @@ def rms_normalization(case: Case, dy: Any, x: Any, s: Any) -> Gradients:
 
 
 def mean_variance_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Differentiate with 1e-9 added to the standard deviation, whose derivative is xhat / n."""
+    """Differentiate MeanVarianceNormalization. It adds 1e-9 to the standard deviation, whose derivative is xhat / n."""
     axes = tuple(case.get("axes", [0, 2, 3]))
     std = x.std(axes, keepdims=True)
     xhat = (x - x.mean(axes, keepdims=True)) / std
@@ -82,7 +94,7 @@ def mean_variance_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def lp_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Differentiate the norm, whose derivative is y for p = 2, and the sign of x for p = 1."""
+    """Differentiate through the norm. The norm's derivative is y if p is 2, and the sign of x if p is 1."""
     p, axis = case.get("p", 2), case.get("axis", -1)
     norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
     y = x / norm
@@ -91,7 +103,11 @@ def lp_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def local_response_normalization(case: Case, dy: Any, x: Any) -> Gradients:
-    """Sum, for each channel, over all windows that contain this channel, because its x affects all their results."""
+    """Differentiate LRN.
+
+    For each channel, sum over all windows that contain the channel, because the channel's x affects the results of
+    these windows.
+    """
     size, beta = case.attributes["size"], case.get("beta", 0.75)
     share = case.get("alpha", 1e-4) / size
     base, dx = case.get("bias", 1.0) + share * formula.windows(x, size), np.zeros_like(x)
@@ -103,7 +119,10 @@ def local_response_normalization(case: Case, dy: Any, x: Any) -> Gradients:
 
 
 def through_statistics(x: Any, dy: Any, s: Any, over: tuple[int, ...], of: tuple[int, ...], eps: float) -> Gradients:
-    """Return the gradients if mean and var over the axes `over` depend on x; scale and bias have no axes `of`."""
+    """Return the gradients of x, scale and bias.
+
+    The mean and variance over the axes `over` depend on x. `of` are the axes of x that scale and bias lack.
+    """
     xhat, _, root = formula.standardized(x, over, eps)
     g = dy * s
     dx = (g - g.mean(over, keepdims=True) - xhat * (g * xhat).mean(over, keepdims=True)) / root
@@ -111,7 +130,10 @@ def through_statistics(x: Any, dy: Any, s: Any, over: tuple[int, ...], of: tuple
 
 
 def masked(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tuple[Any, Any]]:
-    """Train a batch norm on the entries whose mask is True; return y (0 elsewhere) and the running statistics."""
+    """Run a batch norm in training mode on the entries whose mask is True.
+
+    Return y, which is 0 at all other entries, and the new running statistics.
+    """
     mask, keep = case.beside[:, None, :], case.get("momentum", 0.9)
     count = case.beside.sum()
     m = np.where(mask, x, 0).sum((0, 2)) / count
@@ -122,7 +144,7 @@ def masked(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tupl
 
 
 def cumulative(case: Case, x: Any, *others: Any) -> list[tuple[Any, Any]]:  # noqa: ARG001  the average replaces the old
-    """Return the mean and the variance, averaged over batches; each sample is a batch."""
+    """Take each sample as a batch. Return the mean and the variance, averaged over these batches."""
     over = tuple(range(2, x.ndim))
     return [(x.mean(over).mean(0), case.inputs[3].dtype), (x.var(over).mean(0), case.inputs[4].dtype)]
 

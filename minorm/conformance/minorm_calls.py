@@ -14,12 +14,12 @@ from minorm.tensor.tensor import Tensor
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on minorm; return the outputs that the case asks for."""
     return list(backend.run_model(model(case), case.feeds()))
 
 
 def gradients(case: Case) -> list[Any]:
-    """Return the gradients; scale and bias have gradients because they are weights of the file."""
+    """Return the gradients of the inputs. Scale and bias have gradients because they are weights of the file."""
     module = load(model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs))))))
     x, parameters = Tensor(case.inputs[0], requires_grad=True), dict(module.named_parameters())
     module(x).backward(Tensor(case.beside))
@@ -28,7 +28,10 @@ def gradients(case: Case) -> list[Any]:
 
 
 def masked(case: Case) -> list[Any]:
-    """Return y, with 0 for entries whose mask is False, and the running statistics."""
+    """Run batch_norm with the case's mask.
+
+    Return y, which is 0 where the mask is False, and the new running statistics.
+    """
     x, scale, bias, mean, var = (Tensor(array.copy()) for array in case.inputs)  # the call changes the statistics
     mask = case.beside[:, None, :]
     more = {"momentum": case.get("momentum", 0.9), "mask": Tensor(mask)}

@@ -24,9 +24,9 @@ from minorm.onnx.checking import sandbox
 class Report:
     """Holds the cells, one for each case and runtime.
 
-    versions    package -> version, or None if it is not installed
+    versions    package -> version, or None if the package is not installed
     failures    runtime -> why the runtime could not run at all
-    left_out    normalization of a user's file -> why it is not judged; None if there is no user's file
+    left_out    normalization of a user's file -> why this normalization is not judged; None if there is no user's file
     """
 
     versions: dict[str, str | None]
@@ -50,11 +50,11 @@ def conform(
     places: Sequence[int] | None = None,
     known: Mapping[str, Runtime] = RUNTIMES,
 ) -> Report:
-    """Run the cases with these indices in `all_cases()` (None: all) on the runtimes, and judge the results.
+    """Run the cases `all_cases()[i]`, for i in `places`, on the runtimes and judge the results. None means all cases.
 
     A runtime gets only the kinds of cases that it can run. If a runtime is not installed, its cells are "unsupported";
-    an extra runtime that is not installed has no cells. If the caller names a runtime that is not installed, this is a
-    failure.
+    an extra runtime that is not installed has no cells. If `runtimes` names a runtime that is not installed, the report
+    has a failure.
     """
     return _asked(runtimes, None, places, known)
 
@@ -64,7 +64,7 @@ def conform_file(
     runtimes: Iterable[str] | None = None,
     known: Mapping[str, Runtime] = RUNTIMES,
 ) -> Report:
-    """Run the normalizations of a user's file on the runtimes; the case of each cell is the name of the node."""
+    """Run the normalizations of a user's file on the runtimes. The `case` of each cell is the name of a node."""
     report = _asked(runtimes, found.cases, None, known)
     since = {case.name: version for case, version in zip(found.cases, found.since, strict=True)}
     cells = [dataclasses.replace(cell, opset=since[cell.case]) for cell in report.cells]
@@ -77,7 +77,10 @@ def _asked(
     places: Sequence[int] | None,
     known: Mapping[str, Runtime],
 ) -> Report:
-    """Run and judge cases: those of `given` (None: `all_cases()`) whose indices are in `places` (None: all)."""
+    """Run and judge the cases of `given` whose indices are in `places`.
+
+    If `given` is None, the cases are `all_cases()`. If `places` is None, all cases run.
+    """
     cases = all_cases() if given is None else given
     places = range(len(cases)) if places is None else places
     cells, failures = [], {}

@@ -25,7 +25,7 @@ TITLES = {name: runtime.title for name, runtime in RUNTIMES.items()}
 
 
 def text(report: Report, date: dt.date) -> str:
-    """Return the text between the marks."""
+    """Return the text that stands between the marks BEGIN and END of the page."""
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
     found = ", ".join(f"{name} {version or 'not installed'}" for name, version in report.versions.items())
     cells = [cell for cell in report.cells if not cell.case.startswith(PREFIXES)]
@@ -66,7 +66,10 @@ def _square(cells: Sequence[Cell]) -> str:
 
 
 def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
-    """Return a row per version with the counts of right, wrong and unsupported cells, and the fewest float32 digits."""
+    """Return a table with a row for each version of an operator.
+
+    An entry counts a runtime's right, wrong and unsupported cells, and gives the fewest right digits in float32.
+    """
     rows: dict[tuple[str, int], dict[str, list[Cell]]] = {}
     for cell in cells:
         rows.setdefault((cell.operator, cell.opset), {}).setdefault(cell.runtime, []).append(cell)
@@ -77,7 +80,10 @@ def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
 
 
 def causes(cells: Sequence[Cell]) -> str:
-    """Return a row per error of a runtime, with the count and operators of the cells that have it, and an example."""
+    """Return a table of errors, with a row for each kind of error that a runtime makes.
+
+    A row has the number of cells with this error, their operators, and an example.
+    """
     found: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         if cell.verdict == WRONG:
@@ -102,7 +108,7 @@ def _count(cells: Sequence[Cell]) -> str:
 
 
 def _operator(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
-    """Return the table of an operator, with a row per case, and the notes to which the entries refer."""
+    """Return the table of an operator with a row for each case, and a list of the notes that the entries refer to."""
     notes: dict[str, int] = {}
     by_case: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -120,7 +126,10 @@ def _opsets(cells: Iterable[Cell]) -> str:
 
 
 def _versions(cells: Sequence[Cell], opsets: str, notes: dict[str, int]) -> str:
-    """Show a runtime's result for a case; if it differs between versions, show each result with its versions."""
+    """Return the entry for one runtime and case.
+
+    If the result differs between versions, each result is shown with its versions. `notes` collects the texts of notes.
+    """
     told: dict[str, list[Cell]] = {}
     for cell in cells:
         told.setdefault(_shown(cell, notes), []).append(cell)
@@ -163,7 +172,7 @@ def _row(words: Sequence[str]) -> str:
 
 
 def page(old: str, new: str) -> str:
-    """Return the page `old` with the text `new` between its marks."""
+    """Return the page `old` with the text `new` between its marks BEGIN and END."""
     before, begin, rest = old.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -172,7 +181,7 @@ def page(old: str, new: str) -> str:
 
 
 def main(path: str) -> None:
-    """Run all runtimes, and update the page."""
+    """Run all runtimes, and write their results into the page at `path`."""
     new = page(Path(path).read_text(encoding="utf-8"), text(conform(), dt.date.today()))
     with atomic.replacing(path, "conform") as file:
         file.write(new.encode())

@@ -2,8 +2,8 @@
 
     main(FOLDER, {"outputs": "module:function"}, cases...)
 
-A line goes to FOLDER/progress before and after each case, so that the parent process knows in which case this process
-died. The arrays go to FOLDER/<case>.safetensors.
+A line goes to FOLDER/progress before and after each case, so that, if this process dies, the parent process knows which
+case it was running. The arrays go to FOLDER/<case>.safetensors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )
 
 
 def main(folder: str, functions: Mapping[str, str], places: Sequence[int], package: str) -> None:
-    """Run the cases with these indices in the folder's list, or in `all_cases()` if the folder has no list."""
+    """Run the cases at these indices.
+
+    They are indices into the folder's list of cases or, if there is no list, into `all_cases()`.
+    """
     limit_resources(MEMORY, SECONDS)
     importlib.import_module(package)  # if this fails, the runtime does not run at all
     cases = case_files.read(folder) or all_cases()

@@ -23,7 +23,7 @@ class Runtime:
     title         the runtime's name on pages
     extra         True if the runtime is used only if it is installed or the user names it
     environment   environment variables for the runtime's process
-    others        (kind of case, "module:function") for each kind other than a node's outputs
+    others        (kind of case, "module:function") for each further kind of case, such as "gradients"
     """
 
     name: str
@@ -41,7 +41,10 @@ class Runtime:
 
 
 def onnxruntime(case: Case) -> list[Any]:
-    """Run a case on onnxruntime's CPU provider. It gets the arrays themselves, not copies, except for bfloat16."""
+    """Run a case on onnxruntime's CPU provider.
+
+    onnxruntime gets the arrays themselves, not copies, unless they are bfloat16.
+    """
     session = sandbox_worker.start(model(case).SerializeToString())
     feeds = case.feeds()
     if not any(array.dtype == bfloat16 for array in feeds.values()):
@@ -86,7 +89,7 @@ OTHERS = {
 
 
 def _adapter(name: str, title: str, packages: tuple[str, ...]) -> Runtime:
-    """Make a runtime that is used only if it is installed or the user names it."""
+    """Describe another runtime for `minorm conform`. It is used only if it is installed or the user names it."""
     answer, others = f"{HERE}.adapters.{name}:answer", OTHERS.get(name, ())
     return Runtime(name, answer, packages, title, True, ENVIRONMENTS.get(name, ()), others)
 

@@ -1,7 +1,8 @@
 """Run a case on PyTorch, if PyTorch has the operator; translates PyTorch's conventions, but not its arithmetic.
 
 We translate three conventions: PyTorch's momentum is the share of the *new* value, its running variance divides by N -
-1, and its even LRN window is the mirror image. A case that PyTorch cannot express raises an error.
+1, and its LRN window of an even size has the additional channel on the other side. A case that PyTorch cannot express
+raises an error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from minorm.devices.dtypes import bfloat16
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs as arrays."""
+    """Run the case on PyTorch; return the outputs that the case asks for, as arrays."""
     import torch
 
     with torch.no_grad():

@@ -53,7 +53,7 @@ class Cell:
 
 
 def judge(case: Case, runtime: str, outcome: Outcome) -> Cell:
-    """Return the cell for this outcome."""
+    """Judge the outcome of a case on a runtime. Return the verdict as a Cell."""
     verdict, error, digits, said = _verdict(case, outcome)
     defect = defects.explanation(runtime, case, said) if verdict == WRONG else None
     text, cause = ("", "") if defect is None else (defect.text, defect.cause)
@@ -88,7 +88,10 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, float | None, float | N
 
 @dataclass(frozen=True)
 class Worst:
-    """Describes the worst of several outputs; `share` is the output's error divided by the allowed error."""
+    """Describes the output with the largest share of several outputs.
+
+    `share` is the output's error divided by the allowed error.
+    """
 
     name: str = "y"
     error: float = 0.0
@@ -96,7 +99,10 @@ class Worst:
     digits: float = 15.9
 
     def or_worse(self, other: Worst) -> Worst:
-        """Return the output with the larger share, but with the smaller number of digits of both outputs."""
+        """Combine two outputs.
+
+        Return the name, error and share of the output with the larger share, and the smaller number of digits.
+        """
         worse = self if self.share > other.share else other
         return Worst(worse.name, worse.error, worse.share, min(self.digits, other.digits))
 
@@ -113,7 +119,7 @@ def _compared(case: Case, name: str, got: Any, value: Any, dtype: Any) -> Worst:
 
 
 def allowed(case: Case, dtype: Any) -> float:
-    """Return the largest allowed error."""
+    """Return the largest error that an output in `dtype` may have to count as right."""
     stash = formula.STASH[case.get("stash_type", 1)] if case.operator in STASHED else dtype
     coarser = dtypes.float32 if dtype == dtypes.float64 and stash != dtypes.float64 else dtype
     computed = dtypes.compute_type(coarser)

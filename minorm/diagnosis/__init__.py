@@ -8,7 +8,7 @@ image_batches.py draws images, and passes.py runs the model over them twice. sub
 measured.py has their classes. symptoms.py and statistics_symptoms.py compute the statistic of each finding, and
 findings.py rates its severity. finding_words.py has the texts, and diagnosis_report.py has the result.
 
-class_activation.py is independent of all these: Grad-CAM shows which parts of a picture raise the score of a class.
+class_activation.py does not belong to a diagnosis: Grad-CAM shows which parts of a picture raise the score of a class.
 """
 
 from __future__ import annotations

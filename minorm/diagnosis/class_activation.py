@@ -86,7 +86,10 @@ def _heat(maps: Tensor, gradient: Tensor, size: Any) -> Tensor:
 
 
 def _run(model: Module, x: Tensor, layer: Any) -> tuple[Tensor, Tensor]:
-    """Run the model; return its scores and the feature maps of `layer`, or its last feature maps if `layer` is None."""
+    """Run the model.
+
+    Return its scores, and the feature maps of `layer`; if `layer` is None, return the model's last feature maps.
+    """
     if layer is None:
         with trace.record() as calls:
             scores = model(x)
@@ -112,14 +115,18 @@ def _last_maps(calls: list[Call]) -> Tensor:
 
 
 def _flat(calls: list[Call]) -> Iterator[Call]:
-    """Yield the calls in the order in which they returned."""
+    """Yield these calls and all calls inside them, in the order in which they returned."""
     for call in calls:
         yield from _flat(call.children)
         yield call
 
 
 def _are_maps(y: Tensor) -> bool:
-    """Return whether y is feature maps: averages have only one position, and weights are no results of the graph."""
+    """Return whether y is a batch of feature maps: it has four axes and several positions, and it needs a gradient.
+
+    An average over all positions has only one position. A tensor that needs no gradient was not computed from the
+    images.
+    """
     return y.ndim == 4 and y.shape[2] * y.shape[3] > 1 and y.requires_grad
 
 
@@ -140,7 +147,10 @@ def _watched(model: Module, x: Tensor, layer: Any) -> tuple[Any, Tensor]:
 
 
 def _listening(named: dict[str, Module], layer: Any, seen: list[Any]) -> AbstractContextManager[Any]:
-    """Append the layer's results to `seen` during the block; `layer` may name a node of a loaded graph."""
+    """Append each output of `layer` to `seen` during the block.
+
+    `layer` may be a module, or the name of a module or of a node of a loaded graph.
+    """
     prefix, graph = next(((name, part) for name, part in named.items() if hasattr(part, "watching")), ("", None))
     parts = set() if graph is None else {id(part) for part in graph.modules() if part is not graph}
     module = named.get(layer) if isinstance(layer, str) else layer
@@ -153,7 +163,10 @@ def _listening(named: dict[str, Module], layer: Any, seen: list[Any]) -> Abstrac
 
 
 def _node(name: str, seen: list[Any]) -> Callable[..., None]:
-    """Return a function that appends a node's result if the node, its module or an output of it has this name."""
+    """Return a function that sees each node of a graph as it runs.
+
+    It appends a node's result to `seen` if the node, its module or one of its outputs is called `name`.
+    """
 
     def see(step: Any, arguments: Any, results: Any, worked: int) -> None:  # noqa: ARG001
         within = step.module == name or step.module.startswith(f"{name}.")
@@ -164,7 +177,10 @@ def _node(name: str, seen: list[Any]) -> Callable[..., None]:
 
 
 def _chosen(scores: Tensor, target: Any) -> Tensor:
-    """Return, for each image, the score of the class that is explained."""
+    """Return, for each image, the score of the class `target`.
+
+    If `target` is None, this is the class with the highest score.
+    """
     count, classes = scores.shape
     given = scores.detach().argmax(1) if target is None else target
     labels = np.asarray(given.detach().cpu().numpy() if isinstance(given, Tensor) else given)

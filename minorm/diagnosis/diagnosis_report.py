@@ -148,7 +148,10 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _block(alike: list[Finding]) -> str:
-    """Return one text for findings of the same name and severity: each layer's numbers, then the reason and the fix."""
+    """Return one text for findings with the same name and severity.
+
+    It has the numbers of each layer, and then the reason and the fix.
+    """
     first = alike[0]
     tail = f", after {first.after}" if first.after else f", because of {first.cause}" if first.cause else ""
     lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]

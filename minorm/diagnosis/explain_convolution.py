@@ -24,8 +24,8 @@ class ConvolutionExplanation:
     """How a convolution will run on the CPU: print the explanation, or read its attributes.
 
     y_shape       the shape of the result
-    strategies    a dict from "forward", "grad_input" and "grad_weight" to the strategy of this sum: winograd, lines,
-                  rows or images; tiles if x is bfloat16; reference if there are no kernels
+    strategies    a dict from the name of a sum ("forward", "grad_input", "grad_weight") to the strategy that computes
+                  it: winograd, lines, rows or images; tiles if x is bfloat16; reference if there are no kernels
     multiply_adds the number of multiply-adds that each of the three sums has by definition
     """
 
@@ -47,7 +47,10 @@ class ConvolutionExplanation:
 def explained(
     function: Callable[..., Tensor], shape: tuple[int, ...], args: Any, dtype: Any, options: dict[str, Any]
 ) -> ConvolutionExplanation:
-    """Explain function(x, *args, **options), where args and options have shapes instead of tensors."""
+    """Explain function(x, *args, **options) for x of this shape.
+
+    `args` and `options` have shapes in place of weight and bias.
+    """
     x = Tensor(np.zeros(shape, dtype))
     given = inspect.signature(function).bind(x, *args, **options)
     given.apply_defaults()
@@ -69,7 +72,7 @@ def explained(
 
 
 def _described(way: Any) -> tuple[str, str]:
-    """Return the name of the strategy, and a description of how the work is divided."""
+    """Return the name of the strategy `way`, and a text that says how the work is divided."""
     if way is None:
         return "reference", "there are no kernels, NumPy multiplies a place of the filter at a time"
     if isinstance(way, dict):

@@ -52,7 +52,7 @@ STORES = {
 class Phase:
     """One pass over all of x.
     again  True if the previous phase has just read the same arrays, row by row, so that their rows may be in cache
-    first  arrays that this phase reads in addition, and that the previous phase has not read
+    first  arrays that this phase reads but the previous phase has not read
     """
 
     name: str
@@ -106,12 +106,15 @@ class Explanation:
 
     @property
     def in_cache(self) -> bool:
-        """Whether the numbers that a first phase reads are still in cache when the second phase reads them."""
+        """Whether a row that the first phase has read is still in cache when the second phase reads the row."""
         return self.row_bytes <= CACHE and self.strategy != "reference"
 
     @property
     def passes(self) -> int:
-        """How often an array of x's size must move between memory and processor, forward and backward together."""
+        """How many times an array of x's size must move between memory and processor.
+
+        Both passes count: forward and backward.
+        """
         return sum(
             len(phase.writes) + len(phase.first) + (0 if phase.again and self.in_cache else len(phase.reads))
             for phase in self.forward + self.backward
@@ -150,7 +153,7 @@ class Explanation:
     __repr__ = __str__
 
     def _cache(self) -> str:
-        """Say whether a second phase reads its numbers from cache or from memory, and why."""
+        """Say whether the second phase reads its numbers from cache or from memory, and why."""
         if self.strategy == "reference":
             return "NumPy ends each operation before the next: again is from memory"
         unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
@@ -253,7 +256,7 @@ def _strategy(plan: dict[str, Any]) -> str:
 
 
 def _division_of_work(plan: dict[str, Any]) -> str:
-    """Describe how the work is divided: the statistics that are computed together, and the parts for the threads."""
+    """Say how the work is divided: how many statistics or rows are computed together, and how many parts there are."""
     if plan["strategy"] == "columns":
         fold = f", {plan['fold']} columns for each" if plan["fold"] > 1 else ""
         wide = f", {plan['rows_at_once']} rows as one" if plan["rows_at_once"] > 1 else ""
@@ -315,7 +318,7 @@ class _Watch:
         self.phases: list[Phase] = []
 
     def take(self) -> tuple[Phase, ...]:
-        """Return the phases since the last call."""
+        """Return the phases that were recorded since the last call of `take`."""
         phases, self.phases = tuple(self.phases), []
         return phases
 
@@ -357,7 +360,10 @@ class _Watch:
     def _followed(
         self, x: Array, dtype: Any, activation: str | None, residual: Array | None
     ) -> tuple[tuple[str, ...], tuple[Phase, ...]]:
-        """Return the arrays that the kernel adds in the same pass, and the phases that need separate passes."""
+        """Decide how an activation and the addition of a residual are computed.
+
+        Return the arrays that the kernel adds in the pass that computes y, and the phases that need separate passes.
+        """
         adds = () if residual is None else (Phase("add", ("y", "residual"), ("y",)),)
         own = () if activation is None else (*adds, Phase("relu", ("y",), ("y",)))
         if own and cpu.norm.is_one_pass(x, dtype):

@@ -183,7 +183,10 @@ PYTORCH: Mapping[str, tuple[str | None, str]] = {
 
 
 def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> Words:
-    """Return the texts of a finding, filled in; `framework` says if the model is from "minorm" or "pytorch"."""
+    """Return the three texts of a finding, filled in with its numbers.
+
+    `framework`, "minorm" or "pytorch", is where the model comes from.
+    """
     text = WORDS[name]
     if framework == "pytorch" and name in PYTORCH:
         why, fix = PYTORCH[name]
@@ -199,7 +202,7 @@ def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> W
 
 
 def changes(numbers: Mapping[str, Any]) -> str:
-    """Say how evaluation differs from the reference."""
+    """Say how the predictions, the outputs, the loss and the accuracy change from the reference to evaluation."""
     parts = [] if "changed" not in numbers else [f"{numbers['changed']:.1%} of the predictions change"]
     parts.append(f"outputs move by {numbers['moved']:.2f} of their deviation")
     if "loss_evaluation" in numbers:

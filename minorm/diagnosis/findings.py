@@ -1,8 +1,8 @@
 """Turn symptoms into findings: compare the outputs of both modes, rate each finding, find causes and consequences.
 
-A finding about running statistics is more than a note only if evaluation suffers. If an earlier layer destroys its
-input, the findings of later layers are consequences, and only notes. The gap between the modes is a symptom too. If a
-layer explains the gap, the user should mend that layer.
+A finding about running statistics is more severe than a note only if the model is worse in evaluation. If a layer
+destroys the values that pass through it, the findings of later layers are consequences, and only notes. The gap between
+the modes is a symptom too. If a layer explains the gap, the user should mend that layer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ OWN = (
 
 @dataclass(frozen=True)
 class Gap:
-    """Compares evaluation with the reference (E and R of passes.py). Without labels, loss and accuracy are None."""
+    """Compares the model in evaluation (pass E) with the reference (pass R).
+
+    If there are no labels, loss and accuracy are None.
+    """
 
     changed: float | None  # share of predictions that differ; None if outputs are not classes
     moved: float  # RMS of the difference over the outputs' deviation
@@ -48,7 +51,7 @@ class Gap:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The numbers that are known, by name."""
+        """Return a dict from names to the numbers of this gap that are known."""
         numbers: dict[str, Any] = {} if self.changed is None else {"changed": self.changed}
         numbers["moved"] = self.moved
         if self.loss and self.accuracy:
@@ -59,7 +62,11 @@ class Gap:
 
 @dataclass(frozen=True)
 class Judged:
-    """A symptom with its severity; the layer `after` caused it, or a finding of the layer `cause` explains it."""
+    """A symptom with its severity.
+
+    `after` is the layer that caused the symptom. `cause` is the layer whose finding explains the symptom. Both may be
+    None.
+    """
 
     symptom: Symptom
     severity: str
@@ -68,7 +75,10 @@ class Judged:
 
 
 def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
-    """Return the findings, ordered by severity and layer, and the gap, which is None if it cannot be measured."""
+    """Return the findings, ordered by severity and layer, and the Gap between the modes.
+
+    The gap is None if it cannot be measured.
+    """
     in_use = any(norm.running and norm.folded is None for norm in measured.norms)
     gap = gap_of(measured) if in_use and not measured.random else None
     judged = [_judged(symptom, gap) for symptom in _without_followers(list(of(measured)))]
@@ -85,14 +95,17 @@ def _judged(symptom: Symptom, gap: Gap | None) -> Judged:
 
 
 def _severity(gap: Gap | None) -> str:
-    """Return the severity of a symptom that matters only if evaluation suffers; the gap shows if it does."""
+    """Return the severity of a symptom that matters only if evaluation is worse.
+
+    Unless `gap` shows that, it is a note.
+    """
     if gap is None or not gap.harms:
         return NOTE
     return ERROR if (gap.changed or 0.0) > 0.1 else WARNING
 
 
 def _without_followers(symptoms: list[Symptom]) -> list[Symptom]:
-    """If a layer has a vanished scale, dead channels and saturated channels, keep only the first of these symptoms."""
+    """If a layer has a vanished scale, dead channels and saturated channels, keep only the first symptom."""
     order = ("vanished_scale", "dead_channel", "saturated_channel")
     first: dict[str | None, int] = {}
     for symptom in symptoms:
@@ -115,7 +128,10 @@ def _gap_finding(gap: Gap, judged: list[Judged], measured: Measured) -> Judged:
 
 
 def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
-    """Find the first layer that destroys its input, and mark the findings of later layers as its consequences."""
+    """Find the first layer with a finding that destroys the values passing through it.
+
+    Turn the findings of later layers into notes that name this layer.
+    """
     order: dict[str | None, int] = {name: place for place, name in enumerate(measured.order)}
     sources = [found.symptom.layer for found in judged if found.symptom.name in DESTROYING and found.severity != NOTE]
     if not sources:
@@ -133,7 +149,10 @@ def _consequences(judged: list[Judged], measured: Measured) -> list[Judged]:
 
 
 def gap_of(measured: Measured) -> Gap:
-    """Compare the outputs of R and E; if there are labels, compare losses and accuracies too."""
+    """Compare the outputs of evaluation (pass E) and the reference (pass R).
+
+    If there are labels, compare losses and accuracies too.
+    """
     e, r = measured.logits["E"].astype(np.float64), measured.logits["R"].astype(np.float64)
     count, noise = len(e), measured.noise
     moved = layer_statistics.rms(e - r) / max(float(r.std()), 1e-12)

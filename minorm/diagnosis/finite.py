@@ -1,4 +1,4 @@
-"""Find the origin of a non-finite loss: the first non-finite value in the order of the training loop.
+"""Find why a loss is not finite: search for the first NaN or infinity in the order in which training computes.
 
 The data are checked before the parameters: a NaN in an image gives the same loss as a step that was too long, but no
 learning rate cures it.

@@ -55,7 +55,7 @@ class Images:
 
 
 def drawn(loader: Any) -> Images:
-    """Draw images from a loader, which does not change, or from one batch; raise an error if there is no image."""
+    """Draw images from a loader, which stays unchanged, or from a single batch. Raise an error if there is no image."""
     batch = _is_batch(loader)
     if not batch and (not hasattr(loader, "__iter__") or hasattr(loader, "__next__")):
         raise TypeError(
@@ -133,7 +133,10 @@ def _drawn(loader: Any) -> Images:
 
 
 def _parts(batch: Any) -> tuple[Any, Any]:
-    """Return the inputs and labels of a batch x or (x, y, ...), as arrays; labels that are no integers become None."""
+    """Return the inputs and labels of a batch as arrays.
+
+    A batch is x or (x, y, ...); labels that are not integers are returned as None.
+    """
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
     arrays = [_array(part) for part in parts[:2]]
     if not arrays or arrays[0] is None or not arrays[0].ndim:

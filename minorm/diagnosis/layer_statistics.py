@@ -83,7 +83,10 @@ def _moments_of(rows: Any, mask: Any) -> tuple[Any, Any, Any]:
 
 
 def merged(means: Any, variances: Any, counts: Any = None) -> tuple[Any, Any]:
-    """Return the mean and variance (C) of all samples together; `counts` (N, C) are weights, None for equal weights."""
+    """Return the mean and variance of each channel over all samples.
+
+    `counts` (N, C) are the weights of the samples; None means equal weights.
+    """
     weights = np.ones_like(means) if counts is None else counts
     mu = _weighted(means, weights)
     return mu, _weighted(variances + (means - mu) ** 2, weights)
@@ -99,7 +102,9 @@ def is_constant(mean: Any, var: Any, step: float) -> Any:
 
 
 def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
-    """Return (tau, kappa, c) of each channel, where c = Cov(v + (m - mu)^2, (m - mu)^2) / s^4.
+    """Estimate (tau, kappa, c) of each channel; c = Cov(v + (m - mu)^2, (m - mu)^2) / s^4.
+
+    The arguments are m and v, the mean and the variance of each channel in each sample.
 
     The module's docstring defines tau and kappa. The estimates divide by N - 1, and are 0 for a channel without
     variance.
@@ -116,7 +121,10 @@ def draws(means: Any, variances: Any) -> tuple[Any, Any, Any]:
 
 
 def spread(means: Any, variances: Any) -> float:
-    """Return B e^2 = tau + kappa/4, the median over channels."""
+    """Return the median of tau + kappa/4 over the channels.
+
+    Divided by the batch size, this is the square of the output's error.
+    """
     tau, kappa, _ = draws(means, variances)
     both = tau + kappa / 4
     live = both[both > 0]
@@ -129,7 +137,10 @@ def output_error(spread: float, batch: float) -> float:
 
 
 def mean_and_variance_error(means: Any, variances: Any, batch: float) -> tuple[float, float]:
-    """Return two errors of the median channel: of its mean, in standard deviations, and of its variance, relative."""
+    """Return how much the statistics of a batch of this size are off, for the median channel.
+
+    The first number is the error of the mean, in standard deviations. The second is the relative error of the variance.
+    """
     tau, kappa, c = (float(np.median(v)) for v in draws(means, variances))
     return math.sqrt(tau / batch), math.sqrt(max(0.0, kappa / batch + (3 * tau**2 - 2 * c) / batch**2))
 
@@ -141,7 +152,10 @@ def offsets(mean: Any, var: Any, running_mean: Any, running_var: Any, eps: float
 
 
 def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] | None:
-    """Compare a bias with the mean to which it is added; return (size, slope, correlation), or None if undefined.
+    """Compare a bias with the mean to which it is added: fit -bias / sd as a line over mean / sd, over the channels.
+
+    Return (RMS of mean / sd, slope of the line, correlation). Return None if there are fewer than four channels with
+    variance, or if one side is constant.
 
     If a BatchNorm was folded, bias = beta - gamma mu / sigma. The sum before the bias has mean gamma mu / sigma and
     variance gamma^2.

@@ -42,7 +42,10 @@ class Norm:
     folded: tuple[float, float, float] | None = None  # of a folded layer: see layer_statistics.cancellation
 
     def sampled(self, which: str) -> Any:
-        """Return the kept outputs of pass `which` (E or R) as one vector."""
+        """Return the outputs that were kept in one pass, as a vector.
+
+        The pass is "E" (evaluation) or "R" (reference).
+        """
         return np.concatenate(self.outputs[which])
 
     def moments(self) -> tuple[Any, Any]:
@@ -54,14 +57,20 @@ class Norm:
         return layer_statistics.merged(*self.moments(), np.concatenate(self.counts) if self.counts else None)
 
     def gap(self) -> float | None:
-        """Return RMS(output in E - output in R) / deviation(output in R); None if there are no running statistics."""
+        """Return RMS(e - r) / deviation(r), where e and r are the outputs in evaluation and in the reference.
+
+        Return None if there are no running statistics.
+        """
         if self.running is None:
             return None
         e, r = self.sampled("E"), self.sampled("R")
         return layer_statistics.rms(e - r) / max(float(r.std()), 1e-12)
 
     def offset(self) -> Any:
-        """Return the offset of each channel; None if there are no running statistics."""
+        """Return how far the running statistics are from the moments of the input, for each channel.
+
+        Return None if there are no running statistics.
+        """
         if self.running is None:
             return None
         return layer_statistics.offsets(*self.whole(), *self.running, self.eps)
@@ -69,7 +78,11 @@ class Norm:
 
 @dataclass
 class Activation:
-    """An activation in pass R: each channel's largest absolute value, and how many values are where it is flat."""
+    """An activation in the reference pass.
+
+    `peaks` has the largest absolute value of each channel. `flat` counts the values at which the activation's slope is
+    near 0.
+    """
 
     name: str
     what: str
@@ -80,7 +93,10 @@ class Activation:
 
 @dataclass
 class Affine:
-    """A convolution or linear map with a bias, before an activation: moments of its output without the bias."""
+    """A convolution or linear map with a bias, before an activation.
+
+    `means` and `variances` are those of the output without the bias.
+    """
 
     name: str
     bias: Any
@@ -88,7 +104,7 @@ class Affine:
     variances: list[Any] = field(default_factory=list)
 
     def cancellation(self) -> tuple[float, float, float] | None:
-        """Return how well the bias cancels the mean of the output; see layer_statistics.cancellation."""
+        """Compare the bias with the mean that the output has without the bias; see layer_statistics.cancellation."""
         moments = layer_statistics.merged(np.concatenate(self.means), np.concatenate(self.variances))
         return layer_statistics.cancellation(*moments, self.bias)
 
@@ -109,7 +125,7 @@ class Measured:
 
     @property
     def noise(self) -> float:
-        """The largest error that the finite batch size causes in the output of a layer in pass R."""
+        """The largest error in a layer's output, in the reference pass, that comes from the finite batch size."""
         batch = self.images.batch
         errors = [
             layer_statistics.output_error(layer_statistics.spread(*norm.moments()), min(batch, norm.virtual or batch))

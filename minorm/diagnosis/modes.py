@@ -1,4 +1,4 @@
-"""Run a model in both modes, and restore its modes, statistics and random numbers afterwards."""
+"""Run a model in evaluation or with batch statistics. Restore its modes, statistics and random numbers afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from minorm.tensor.tensor import Tensor
 
 @contextmanager
 def borrowed(model: Module) -> Iterator[None]:
-    """Let the block set any mode and run the model; then restore the model, even after an exception."""
+    """Inside the `with` block, the caller may set any mode and run the model.
+
+    Afterwards the model is restored, even after an exception.
+    """
     modes = [(module, module.training, module.frozen) for module in model.modules()]
     groups = [(m, m.process_group) for m in model.modules() if getattr(m, "process_group", None) is not None]
     buffers = [(buffer, buffer.cpu().array.copy()) for buffer in model.buffers()]
@@ -40,7 +43,10 @@ def evaluation(model: Module) -> None:
 
 
 def reference(model: Module, kept: Collection[str] = ()) -> None:
-    """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
+    """Switch to evaluation, but let layers with running statistics normalize with those of the batch.
+
+    The layers in `kept` keep using running statistics.
+    """
     model.eval()
     for name, module in model.named_modules():
         if name not in kept and holds_statistics(module):

@@ -31,7 +31,10 @@ def subject_of(model: Any) -> Subject:
 
 
 def measure(model: Any, images: Images, batch_size: int | None) -> Measured:
-    """Run both passes, return the measurements, and restore the model."""
+    """Run the model in evaluation (pass E) and as the reference (pass R).
+
+    Return the measurements, and restore the model.
+    """
     subject = subject_of(model)
     records = Records(subject.ranks(), subject.drifting(), subject.saved_in_training())
     logits: dict[str, list[Any]] = {"E": [], "R": []}

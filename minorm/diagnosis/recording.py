@@ -125,7 +125,10 @@ def _put_back(module: Module, hooks: Any) -> None:
 
 
 class _Calls(list[Call]):
-    """The list of a trace's calls. When a call is added, all earlier calls are complete, and `flush` handles them."""
+    """The list of calls in a trace.
+
+    Before a call is added, `flush` reports the calls in the list, because these are complete.
+    """
 
     def __init__(self, flush: Callable[[], None]) -> None:
         super().__init__()
@@ -185,7 +188,7 @@ class _Watcher:
             self.flush(step.place)
 
     def flush(self, name: str | None = None) -> None:
-        """Report the calls that have run; `name` is used if neither a tensor nor a module gives a name."""
+        """Report the calls that have run. A step gets `name` if neither its tensors nor its module have a name."""
         calls = list(self.calls)
         self.calls.clear()
         for call in calls:
@@ -220,7 +223,7 @@ class _Watcher:
         return 1 if before is None else before.axis
 
     def _place(self, function: str) -> str:
-        """Return a name for a call without named tensors: the name of the calling module, or else of the function."""
+        """Return a name for a call whose tensors have no names: that of the running module, or else of the function."""
         return self.places[-1][0] or function if self.places else function
 
     def _name(self, given: Mapping[str, Any], otherwise: str) -> str:

@@ -23,7 +23,10 @@ def array_of(x: Any) -> Any:
 
 
 class Records:
-    """Records each step that `see` gets; `which` is the pass, E or R, and `first` is True in the first batch."""
+    """Collects measurements from the steps that `see` gets.
+
+    `which` is the pass that runs: "E" for evaluation, "R" for the reference. `first` is True during the first batch.
+    """
 
     def __init__(self, ranks: dict[str, int], drifting: set[str], in_training: set[str]) -> None:
         self.ranks, self.drifting, self.in_training = ranks, drifting, in_training
@@ -78,7 +81,12 @@ class Records:
             norm.undone = _undone(step)
 
     def _identity(self, step: Step, norm: Norm) -> None:
-        """Record if a layer changes nothing in evaluation, perhaps because it was folded into the bias before it."""
+        """Record how much a layer changes its input in evaluation.
+
+        If the input stays unchanged, also record the bias before the layer, into which the layer may have been folded.
+
+        If it changes nothing, also record the bias before it, into which it may have been folded.
+        """
         if norm.running is None:
             return
         if self.first:
@@ -130,7 +138,10 @@ def _affine_of(step: Step) -> Affine:
 
 
 def _described(step: Step) -> Norm:
-    """Return the Norm of a step: options come from the call, running statistics from the module that holds them."""
+    """Return a Norm that describes the step.
+
+    The options are those of the call. The running statistics are those of the module that holds them.
+    """
     given, holder = step.options, step.holder
     weight = given.get("weight", given.get("scale"))
     eps, mean, var = given.get("eps"), given.get("running_mean"), given.get("running_var")
@@ -165,7 +176,12 @@ def _both(mean: Any, var: Any) -> tuple[Any, Any]:
 
 
 def _undone(step: Step) -> tuple[str, float] | None:
-    """Return the norm before this one (only pooling may be between) and how much the output changes without it."""
+    """Find the norm just before this norm, if at most pooling is between the two norms.
+
+    Return the earlier norm's name, and how much this norm's output changes without the earlier norm.
+
+    Return its name and how much this norm's output changes without it.
+    """
     between: list[Step] = []
     before = step.before
     while before is not None and before.kind == "passing":

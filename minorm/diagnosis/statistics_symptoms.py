@@ -30,7 +30,7 @@ def untouched(norm: Norm, measured: Measured) -> Symptom | None:
 
 
 def inverted_momentum(norm: Norm, framework: str) -> Symptom | None:
-    """Find a momentum so small that each step keeps less than half of the old statistics."""
+    """Find a momentum below 0.5, with which each step keeps less than half of the old statistics."""
     kept = norm.momentum
     if norm.running is None or kept is None or kept >= 0.5 or norm.frozen:
         return None
@@ -41,7 +41,7 @@ def inverted_momentum(norm: Norm, framework: str) -> Symptom | None:
 
 
 def _as_written(kept: float, framework: str) -> float:
-    """Return the momentum that keeps this share of the old statistics."""
+    """Return the momentum that keeps the share `kept` of the old statistics, in the convention of `framework`."""
     return round(float(1 - kept if framework == "pytorch" else kept), 6)
 
 
@@ -60,14 +60,16 @@ def drifts(norm: Norm, framework: str) -> Symptom | None:
 
 
 def in_training(norm: Norm) -> Symptom | None:
-    """Find a layer that its file has in training mode, so that the layer normalizes with the batch's statistics."""
+    """Find a layer that was saved in training mode, and so normalizes with the statistics of each batch."""
     if not norm.in_training or norm.running is None:
         return None
     return Symptom("saved_in_training", norm.name, WARNING, {"channels": norm.running[0].size}, harms=True)
 
 
 def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
-    """Find a running variance of few values n that divides by n - 1, while training divides by n.
+    """Find a running variance that divides by n - 1, while training divides by n.
+
+    n is the number of values, and the check is made only if n is at most 11.
 
     Such a running variance is n / (n - 1) times too large. The variance of a batch of B samples is s^2 (1 - tau/B) on
     average; s and tau are known from the images. So the running variance is compared with n / (n - 1) times this
@@ -115,7 +117,7 @@ def stale(norm: Norm, measured: Measured) -> Symptom | None:
 
 
 def offset_limit(norm: Norm, measured: Measured) -> float:
-    """Return max(0.5, 4 * sampling error of the images, 6 * noise of a running average with this momentum)."""
+    """Return the largest usual offset: max(0.5, 4 * sampling error of the images, 6 * noise of the running average)."""
     spread = layer_statistics.spread(*norm.moments())
     batch = _samples(norm, measured.batch_size or USUAL_BATCH)
     noise = layer_statistics.output_error(spread, batch) * math.sqrt(_noise_kept(norm))
@@ -123,7 +125,10 @@ def offset_limit(norm: Norm, measured: Measured) -> float:
 
 
 def _noise_kept(norm: Norm) -> float:
-    """Return (variance of a running average with this momentum) / (variance of a batch); 0 for a frozen layer."""
+    """Return how noisy running statistics are: their variance divided by that of one batch's statistics.
+
+    Return 0 for a frozen layer.
+    """
     if norm.frozen:
         return 0.0
     if norm.momentum is None:
@@ -147,7 +152,10 @@ def skipped(norm: Norm) -> Symptom | None:
 
 
 def batch_error(norm: Norm, batch_size: int | None) -> float | None:
-    """Return the output's error in batches of this size; None if it is unknown or no batch statistics are used."""
+    """Return the output's error in batches of this size.
+
+    Return None if the batch size is unknown, or if the layer does not use batch statistics.
+    """
     if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
         return None
     return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))

@@ -21,13 +21,16 @@ class Subject(Protocol):
     framework: str
 
     def borrowed(self) -> AbstractContextManager[None]:
-        """Let the block set any mode and run the model; then restore the model."""
+        """Inside the `with` block, the caller may set any mode and run the model. Afterwards the model is restored."""
 
     def evaluation(self) -> None:
         """Switch to evaluation: layers use running statistics, and nothing is dropped."""
 
     def reference(self, kept: Collection[str]) -> None:
-        """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
+        """Switch to evaluation, but let layers with running statistics normalize with those of the batch.
+
+        The layers in `kept` keep using running statistics.
+        """
 
     def watched(self, see: See) -> AbstractContextManager[None]:
         """Call `see` for every step that the model runs during the block."""
@@ -82,7 +85,10 @@ class OurModel:
         modes.evaluation(self.model)
 
     def reference(self, kept: Collection[str]) -> None:
-        """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
+        """Switch to evaluation, but let layers with running statistics normalize with those of the batch.
+
+        The layers in `kept` keep using running statistics.
+        """
         modes.reference(self.model, kept)
 
     def watched(self, see: See) -> AbstractContextManager[None]:
@@ -99,7 +105,7 @@ class OurModel:
         return first
 
     def drifting(self) -> set[str]:
-        """Return the layers in training mode whose parameters require no grad, but which are not frozen."""
+        """Return the layers whose parameters require no grad, but which are in training mode and not frozen."""
         fixed = fixed_layers(self.model)
         return {
             name
@@ -108,7 +114,10 @@ class OurModel:
         }
 
     def saved_in_training(self) -> set[str]:
-        """Return the layers of a loaded graph that are in training mode; no layers if the model is no loaded graph."""
+        """Return the layers that are in training mode, if the model is a loaded graph.
+
+        For any other model, return an empty set.
+        """
         if not hasattr(self.model, "input_names"):
             return set()
         modules = self.model.named_modules()

@@ -10,7 +10,10 @@ NOTE, WARNING, ERROR = "note", "warning", "error"
 
 @dataclass
 class Symptom:
-    """An observation about a layer, with its level. If `harms` is True, the level counts only if evaluation suffers."""
+    """An observation about a layer, with its level.
+
+    If `harms` is True, the level applies only if the model is worse in evaluation.
+    """
 
     name: str
     layer: str | None

@@ -41,7 +41,10 @@ def of(measured: Measured) -> Iterator[Symptom]:
 
 
 def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list[Symptom]:
-    """Return symptoms that need no images; first `explained`, the symptom that explains wrong statistics, if any."""
+    """Return the symptoms that can be found without images.
+
+    `explained` comes first, unless it is None: a symptom that explains why running statistics are wrong.
+    """
     return _some(
         explained,
         running.drifts(norm, framework),
@@ -54,7 +57,10 @@ def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list
 
 
 def _of_the_data(norm: Norm, measured: Measured, explained: Symptom | None) -> list[Symptom]:
-    """Return the symptoms that can be found only with images."""
+    """Return the symptoms that can be found only with images.
+
+    `explained`, unless it is None, is a symptom that explains wrong running statistics.
+    """
     stale = None if explained else running.stale(norm, measured)
     return _some(
         stale,
@@ -73,7 +79,11 @@ def _some(*found: Symptom | None) -> list[Symptom]:
 
 
 def moments(norm: Norm) -> tuple[Any, Any, bool]:
-    """Return (mean, variance, True) of each set if sets were recorded, else (mean, variance, False) of each channel."""
+    """Return (means, variances, is_sets) of a layer's inputs.
+
+    If each set of numbers that is normalized together was recorded, there is one entry per set. Otherwise there is one
+    entry per channel.
+    """
     if norm.sets:
         mean, var = (np.concatenate(part) for part in zip(*norm.sets, strict=True))
         return mean, var, True
@@ -81,7 +91,11 @@ def moments(norm: Norm) -> tuple[Any, Any, bool]:
 
 
 def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
-    """Return log10(1 + mean^2/var) of the worst channel, or its 95 % quantile over sets; None without centring."""
+    """Return log10(1 + mean^2 / var), the number of digits that are lost when the mean is subtracted.
+
+    This is the value of the worst channel or, if `sets` is True, the 95 % quantile over sets. Return None if the layer
+    subtracts no mean.
+    """
     live = ~layer_statistics.is_constant(mean, var, norm.step)
     if norm.what in layer_statistics.UNCENTRED or not live.any():
         return None
@@ -90,7 +104,7 @@ def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
 
 
 def eps_over_variance(norm: Norm, mean: Any, var: Any) -> float | None:
-    """Return median(eps / var) over channels or sets; None if every channel or set is constant."""
+    """Return the median of eps / var over channels or sets. Return None if every channel or set is constant."""
     live = ~layer_statistics.is_constant(mean, var, norm.step)
     eps = norm.eps**2 if norm.what == "mean_variance" else norm.eps  # it adds eps to the deviation
     return float(np.median(eps / var[live])) if live.any() else None
@@ -118,7 +132,7 @@ def _eps(norm: Norm) -> Symptom | None:
 
 
 def _half_eps(norm: Norm) -> Symptom | None:
-    """Find an eps that becomes 0 in float16, or that changes there by more than a tenth."""
+    """Find an eps that would become 0 in float16, or that rounding to float16 would change by more than a tenth."""
     if norm.eps == 0 and norm.dtype != "float16":
         return None
     half = float(np.float16(norm.eps))

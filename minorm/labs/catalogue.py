@@ -61,7 +61,7 @@ def course(lab_dir: str | Path | None = None) -> list[Lab]:
 
 
 def before(lab: Lab) -> list[Lab]:
-    """Return the labs that this lab needs, as far as they exist.
+    """Return the labs that this lab needs; a needed number without a lab is left out.
 
     If a teacher's folder and the course both have a lab with a needed number, the lab in the folder is returned.
     """
@@ -77,7 +77,7 @@ def notebook(lab: Lab) -> str:
 
 
 def _plain_notebook(lab: Lab) -> str:
-    """Return the text of the plain lab, from which the text of a variant is made."""
+    """Return the text of the plain lab's notebook. The notebook of a variant is made from this text."""
     if lab.folder is not None:
         path = own.solution(lab)
         try:
@@ -98,6 +98,6 @@ def reference(lab: Lab) -> Path | None:
 
 
 def _modules() -> dict[int, str]:
-    """Return number -> name of the module of checks."""
+    """Return a dict from the number of each lab to the name of the module with its checks."""
     found = (re.fullmatch(r"lab(\d+)_\w+", module.name) for module in pkgutil.iter_modules(checks.__path__))
     return {int(match[1]): match[0] for match in found if match}

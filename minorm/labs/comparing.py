@@ -69,7 +69,7 @@ def at_most(got: Any, bound: float, what: str, unit: str = "") -> None:
 
 
 def true(fact: Any, what: str, expected: str, got: str) -> None:
-    """Raise Wrong unless the fact is true, for checks that the other comparisons cannot make."""
+    """Raise Wrong unless `fact` is true. This is for checks that close, equal and at_most cannot express."""
     if not fact:
         raise Wrong(what, expected, got)
 
@@ -96,7 +96,10 @@ def numbers(got: Any, what: str, expected: str) -> Any:
 
 
 def _type_matters(found: Any, expected: Any, dtype: Any) -> bool:
-    """Return whether to compare the types: the check asks for one, or ints came for floats, for example."""
+    """Return whether types have to be compared.
+
+    This is so if the check asks for a type, or if for example `found` has ints and `expected` has floats.
+    """
     return dtype is not None or found.dtype.kind != expected.dtype.kind
 
 

@@ -44,8 +44,9 @@ elsewhere: list[Callable[[str, str], bytes]] = []
 def build(*pieces: str) -> ModuleType:
     """Build a module of the pieces, which may use prange, sqrt, CHUNK and names of earlier pieces.
 
-    All lines of a piece may be indented, as those of a text inside a function. Each text is built once. A CompileError
-    quotes the compiler's message and the line in question. ImportError is raised if Cython is not installed.
+    All lines of a piece may be indented, as if the text came from the inside of a function. Each text is built once. A
+    CompileError quotes the compiler's message and the line in question. ImportError is raised if Cython is not
+    installed.
     """
     return _built("cython", HEADER + "\n\n".join(map(textwrap.dedent, pieces)) + "\n")
 
@@ -116,7 +117,7 @@ def reader(x: Any, threads: int) -> Any:
 
 
 def quickest(functions: Sequence[Callable[[], Any]], rounds: int = 7) -> list[float]:
-    """Call the functions in turns, and return the seconds of each function's quickest call."""
+    """Call the functions in turn, `rounds` times. Return, for each function, the seconds of its quickest call."""
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
         for function, mine in zip(functions, times, strict=True):

@@ -1,10 +1,11 @@
 """Runs CUDA kernels on the CPU: each CUDA thread is a fiber, and a seed decides the order in which they run.
 
-A block's threads run one after the other, each up to its next barrier or shuffle. When all threads have reached it, the
-next round begins, in another order. Some warps run ahead of others, until a barrier stops them. So a result that
-depends on the order, because a barrier is missing or an atomic adds floats, differs from seed to seed. If threads wait
-at different barriers, or for threads that have ended, an error names the lines in question. A write outside of an array
-is an error, too. The memory around arrays holds NaN, so a read outside of an array makes results NaN.
+A block's threads run one after the other, each up to its next barrier or shuffle. When all threads have reached the
+barrier or shuffle, the next round begins, in another order. Some warps run ahead of others, until a barrier stops them.
+So a result that depends on the order, because a barrier is missing or an atomic adds floats, differs from seed to seed.
+If threads wait at different barriers, or for threads that have ended, an error names the lines in question. A write
+outside of an array is an error, too. The memory around arrays holds NaN, so a read outside of an array makes results
+NaN.
 
 Blocks are one-dimensional, and `__shared__` arrays have a constant size. The running time on the CPU says nothing about
 the speed on a GPU.
@@ -46,7 +47,7 @@ SHIM_UNCOUNTED void nap(int line) {
 
 
 class KernelError(RuntimeError):
-    """Raised for a kernel that breaks a rule for kernels."""
+    """Raised for a kernel that does something that CUDA forbids, such as a write outside of an array."""
 
 
 class Program:
@@ -75,10 +76,10 @@ class Program:
     ) -> int:
         """Run a kernel, which changes float32 arrays in place; return how many barriers all blocks passed.
 
-        Afterwards `work` has an array (blocks, threads) for each name in WORK. The arrays count the numbers of shared
-        memory and of arrays that each thread read and wrote, its shuffles and its atomic additions. `race` names two
-        threads that used the same number of shared memory although no barrier was between them. changed_shuffle: the
-        number of a shuffle, from 0, whose result is made 1 larger for each thread.
+        Afterwards `work` has an array (blocks, threads) for each name in WORK. The arrays count, for each thread, the
+        elements of shared memory and of arrays that it read and wrote, its shuffles and its atomic additions. `race`
+        names two threads that used the same element of shared memory without a barrier between the two accesses.
+        changed_shuffle: the number of a shuffle, from 0, whose result is made 1 larger for each thread.
 
         KernelError is raised for a barrier that not all threads reach, and for a write outside of an array.
         """

@@ -20,7 +20,7 @@ from minorm.tensor.creation import tensor
 
 
 def model_with(backend: Any = None, seed: int = 0) -> Any:
-    """Build the network in float64. Its BatchNorm layers use this backend, or, if it is None, the library's own."""
+    """Build the network in float64. Its BatchNorm layers use `backend` or, if it is None, the library's own backend."""
     generators.manual_seed(seed)
     model = models.digits_cnn().to(dtype=dtypes.float64)
     for layer in model.modules():

@@ -1,4 +1,4 @@
-"""Builds lab 5's network, in which each mean is over the batch alone, trains it, and breaks it in five ways.
+"""Builds lab 5's network, trains it, and breaks it in five ways. Each mean in it is taken over the batch alone.
 
 The network has BatchNorm layers between its linear layers. As an image has no positions there, each mean is over
 exactly as many elements as the batch has images. In the demo's convolutions, each image has hundreds of positions, so
@@ -88,7 +88,9 @@ def train(
 
 
 def broken(kind: str, seed: int = 0) -> tuple[Any, Any, Any, Any]:
-    """Return a trained model with wrong statistics, in evaluation mode, training images, test images and test labels.
+    """Return (model, training images, test images, test labels); the trained model is broken and in evaluation mode.
+
+    `kind` says what is wrong:
 
     lost      the running statistics were not saved, and have the values 0 and 1
     inverted  PyTorch's momentum=0.1 was taken as the share of the old value, and the model saw batches of four

@@ -119,7 +119,7 @@ class Lab:
     def check(
         self, task: str, title: str, points: float = 1, visible: bool = False, seconds: float = SECONDS
     ) -> Callable[[Question], Question]:
-        """Make a check of a function (student, rng)."""
+        """Return a decorator that adds a function (student, rng) to the lab as a check."""
 
         def declare(ask: Question) -> Question:
             self.items.append(Check(task, title, points, visible, seconds, ask))
@@ -151,7 +151,7 @@ class Lab:
         self.provided[task] = functions
 
     def missing(self) -> str:
-        """Say what the lab needs and this machine lacks; empty if nothing is missing."""
+        """Return a text that names what the lab needs but this machine does not have; "" if nothing is missing."""
         lacking = [PIP.get(name, name) for name in self.packages if importlib.util.find_spec(name) is None]
         words = [f"{' and '.join(lacking)} (pip install {' '.join(lacking)})"] if lacking else []
         if self.programs and not any(shutil.which(program, path=PATH) for program in self.programs):
@@ -159,7 +159,10 @@ class Lab:
         return f"lab {self.number} needs {' and '.join(words)}, which this machine lacks" if words else ""
 
     def require(self) -> None:
-        """Raise ImportError if something that the lab needs is missing: right answers would count as wrong."""
+        """Raise ImportError if this machine lacks something that the lab needs.
+
+        Without it, right answers would count as wrong.
+        """
         if lacking := self.missing():
             raise ImportError(lacking)
 
@@ -173,7 +176,7 @@ class Lab:
 
     @property
     def lab_dir(self) -> Path | None:
-        """The folder of a teacher's own labs that holds this lab; None for a lab of the course."""
+        """The folder with a teacher's own labs, if this lab is one of them; None for a lab of the course."""
         return self.folder and self.folder.parent
 
     @property
@@ -183,7 +186,7 @@ class Lab:
 
     @property
     def points(self) -> float:
-        """The points of full marks."""
+        """The number of points that a submission can earn."""
         return sum(item.points for item in self.items)
 
     @property

@@ -30,7 +30,7 @@ class OnGpu:
         self.module = self.library.RawModule(code=source, options=("-std=c++17",), name_expressions=kernels)
 
     def launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
-        """Start a kernel on GPU arrays; Python's numbers become C's int and float."""
+        """Start a kernel on GPU arrays. Numbers of Python are passed as C's int and float."""
         kinds = {int: np.int32, float: np.float32}
         narrow = [kinds[type(value)](value) if type(value) in kinds else value for value in arguments]
         self.module.get_function(name)((blocks,), (threads,), tuple(narrow))
@@ -47,7 +47,7 @@ class OnGpu:
 def gigabytes(program: OnGpu, lengths: Sequence[int], threads: int, elements: int = ELEMENTS) -> list[float]:
     """Return the GB/s of the kernel moments(x, k, d, var, m) for each row length.
 
-    There is one block for each row. The bytes of x count, and they count once.
+    Each row gets one block. Only the bytes of x are counted, and each byte is counted once.
     """
     xp = program.library
     x = xp.ones(elements, xp.float32)
@@ -62,7 +62,10 @@ def gigabytes(program: OnGpu, lengths: Sequence[int], threads: int, elements: in
 
 
 def copying(elements: int = ELEMENTS) -> float:
-    """Return the GB/s of copying an array, which is the fastest that the memory allows. Reads and writes both count."""
+    """Return the GB/s of copying an array, which is the fastest that the memory allows.
+
+    The bytes read and the bytes written are both counted.
+    """
     xp = devices.library()
     x, y = xp.ones(elements, xp.float32), xp.ones(elements, xp.float32)
     return 8e-9 * elements / _seconds(xp, lambda: xp.copyto(y, x))

@@ -49,7 +49,7 @@ def case(operator: str, opset: int, *inputs: Any, outputs: Sequence[str] = ("y",
 
 
 def size(found: Mapping[str, Any]) -> int:
-    """Return the size of a case: the elements of all its inputs."""
+    """Return the number of elements in all inputs of a case."""
     return int(sum(np.size(array) for array in found["inputs"]))
 
 
@@ -85,7 +85,7 @@ def model(found: Mapping[str, Any]) -> Any:
 
 
 def check(found: Mapping[str, Any]) -> None:
-    """Run the onnx package's checker on the case; raise its error."""
+    """Run the onnx package's checker on the case; raise the checker's error if the case is invalid."""
     importlib.import_module("onnx.checker").check_model(model(found))
 
 
@@ -148,7 +148,7 @@ def minorm(found: Mapping[str, Any]) -> list[Any]:
 
 
 def formula(found: Mapping[str, Any]) -> list[Any]:
-    """Compute BatchNormalization 7 to 15 and GroupNormalization in float64, by lab 10's formulas."""
+    """Compute the result in float64 by lab 10's formulas, for BatchNormalization 7 to 15 and GroupNormalization."""
     said = found["attributes"]
     x, s, b, *running = (np.asarray(array, np.float64) for array in found["inputs"])
     eps = said.get("epsilon", 1e-5)
@@ -176,7 +176,10 @@ ORACLES: dict[str, Callable[[Mapping[str, Any]], list[Any]]] = {
 
 
 def _feeds(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the inputs by name, because onnxruntime has written into its inputs."""
+    """Return a dict from names to copies of the inputs.
+
+    They are copies because onnxruntime may write into its inputs.
+    """
     return {f"x{place}": array.copy() for place, array in enumerate(found["inputs"])}
 
 

@@ -28,11 +28,11 @@ FILES = "a lab has checks.py and solution.py, and may have beside.py and mistake
 
 
 def folders(lab_dir: Path) -> dict[int, Path]:
-    """Return number -> the lab's folder.
+    """Return a dict from the number of each lab in `lab_dir` to the lab's folder.
 
-    FileNotFoundError is raised if there is no DIR, and ValueError if DIR has no labs.
+    FileNotFoundError is raised if `lab_dir` does not exist, and ValueError if it has no labs.
 
-    If a folder is a link, its name in DIR counts, not the name of the link's target.
+    If a folder is a link, its name in `lab_dir` counts, not the name of the link's target.
     """
     if not lab_dir.is_dir():
         raise FileNotFoundError(f"labs: there is no folder {quoted(str(lab_dir))}; expected one with labs of your own")
@@ -104,7 +104,10 @@ def _imported(folder: Path, place: str) -> ModuleType:
 
 
 def _where(error: Exception, folder: Path) -> str:
-    """Return `checks.py, line 7: `, the last line of the lab's files that the error passed through."""
+    """Return a text such as `checks.py, line 7: `.
+
+    It names the last line in the lab's folder that the error passed through.
+    """
     if isinstance(error, SyntaxError):
         return f"{Path(error.filename or '').name}, "  # it names its line
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]

@@ -34,10 +34,10 @@ def show(figure: Any, text: str) -> None:
 def slide(
     draw: Callable[..., None], name: str, values: Sequence[float], first: float, without: Sequence[float]
 ) -> None:
-    """Call `draw(value)` with `first`, and again with each move of a slider over the values.
+    """Show a slider over the values. Call `draw(first)`, and then `draw(value)` whenever the slider is moved.
 
     If there are no widgets (in a script, or in a notebook without ipywidgets), `draw(*without)` is called, which draws
-    one picture of some values.
+    several values in one picture.
     """
     if not in_notebook() or importlib.util.find_spec("ipywidgets") is None:
         draw(*without)
@@ -70,5 +70,5 @@ def contrast(one: Any, other: Any = "white") -> float:
 
 
 def ink(colour: Any) -> str:
-    """Return black or white, whichever is easier to read on this colour: a contrast of 4.58 or more."""
+    """Return black or white: the one that is easier to read on this colour. The contrast is at least 4.58."""
     return max("black", "white", key=lambda text: contrast(text, colour))

@@ -15,7 +15,7 @@ from minorm.tensor.creation import tensor
 
 
 def _run(layer: str, x: Any, backend: Any) -> Any:
-    """Return y of a layer with this backend."""
+    """Run a layer of minorm on x with this backend, and return y."""
     if layer.startswith("channels-last"):
         x = np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1)
     if layer == "layer_norm":
@@ -28,7 +28,10 @@ def _run(layer: str, x: Any, backend: Any) -> Any:
 def check_moments(
     student: Any, rng: np.random.Generator, layer: str, shape: tuple[int, ...], offset: float, bound: float
 ) -> None:
-    """Raise Wrong unless a layer with student.moments in float32 is within `bound` of ours in float64."""
+    """Run a layer with the student's moments in float32.
+
+    Raise Wrong unless y is within `bound` of minorm's y in float64.
+    """
     x = (rng.standard_normal(shape) * 3 + offset).astype(np.float32)
     expected = _run(layer, x.astype(np.float64), None)
     what = f"y of {layer} with your moments, x of shape {shape}"

@@ -28,7 +28,10 @@ __all__ = ["Rank", "RankError", "simulate"]
 
 
 class RemoteGroup:
-    """The group of a rank in a student's process. A collective asks the judge, whose ranks exchange the numbers."""
+    """A process group in a student's process.
+
+    Its collectives ask the judge, whose process has the ranks that exchange the numbers.
+    """
 
     def __init__(self, rank: int, size: int, function: Callable[[str], Callable[..., Any]]) -> None:
         self.rank, self.size = rank, size
@@ -61,7 +64,10 @@ class Rank:
 
 
 def simulate(size: int, program: Callable[[Rank], Any]) -> list[Any]:
-    """Run program(rank) on `size` ranks at once; return the results by rank. An error of one rank ends all ranks."""
+    """Run program(rank) on `size` ranks at once, and return a list of the results.
+
+    An error of one rank ends all ranks.
+    """
     process, processes = launched()
     if not 1 < processes <= size:
         return distributed.simulate(size, lambda group: program(Rank(group)))
@@ -72,7 +78,7 @@ def simulate(size: int, program: Callable[[Rank], Any]) -> list[Any]:
 
 
 def _all(group: Group, result: Any) -> list[Any]:
-    """Return the results of all ranks, on every process."""
+    """Exchange the results between processes, so that every process gets the results of all ranks."""
     text, body = encode(result)
     message = np.frombuffer(HEADER.pack(len(text), len(body)) + text + body, np.uint8)
     longest = int(group.all_reduce(np.array(len(message)), np.maximum, "the length of the results"))

@@ -40,13 +40,13 @@ MOST_LOST = 3  # processes; after that, checks are not run any more
 
 
 class Remote(Student):
-    """A submission.
+    """Calls the functions of a submission in separate sealed processes.
 
     text, file    the submission's text and the name of its file
-    beside        the lab's module whose functions may run next to it
+    beside        the lab's module whose functions may run in the same process as the submission
     memory        how many bytes each process may use
     patience      a factor for all time limits
-    around        the walls; if it is None, those that this machine has
+    around        the walls; None for the walls that this machine has
     deadline      seconds for loading and all checks together
     """
 
@@ -89,11 +89,14 @@ class Remote(Student):
         self._seconds = seconds * self._patience
 
     def fresh(self, where: Any = MAIN) -> None:
-        """End the process, so that the next call starts another."""
+        """End the process for `where`, so that the next call to it starts a new process."""
         self._end(where)
 
     def replace(self, functions: Implementation, used: Callable[[str], None]) -> None:
-        """Use these functions in place of the student's, in fresh processes; each call also calls `used(name)`."""
+        """Use these functions in place of the student's, in fresh processes.
+
+        At each call of one, `used` is called with its name.
+        """
         for where in [where for where in self._processes if where != YARDSTICK]:
             self._end(where)
         self._right, self._used = functions, used
@@ -117,7 +120,10 @@ class Remote(Student):
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
     ) -> Any:
-        """Call one of the student's functions, or its replacement, which runs in this process."""
+        """Call one of the student's functions.
+
+        If the function was replaced, call the replacement in the judge's process.
+        """
         if name in self._right:
             return self._call_replacement(name, *args, **options)
         return super().call(name, args, options, serving)
@@ -127,14 +133,20 @@ class Remote(Student):
         return self._right[name](*args, **options)
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
-        """Send a request and wait for the answer; meanwhile serve the code's own requests."""
+        """Send a request to the process for `where` and wait for the answer.
+
+        Meanwhile answer the questions that the process asks.
+        """
         process = self._loaded(where)
         return self._answer_of(self._counted(process, request, serving or {}, self._deadline, where))
 
     def _counted(
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
     ) -> Any:
-        """Call `_asked`. Its time counts as the file's, except for the yardstick, which runs the judge's own code."""
+        """Call `_asked` and count the time as the submission's.
+
+        The time of YARDSTICK does not count, because this process runs the judge's own code.
+        """
         if where == YARDSTICK:
             return self._asked(process, request, serving, deadline, where)
         with self._allowance.waiting():
@@ -144,7 +156,10 @@ class Remote(Student):
     def _asked(
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
     ) -> Any:
-        """Return the reply; raise a Failure if there is no reply in time."""
+        """Send the request and answer the process's questions until the reply comes.
+
+        Raise a Failure if there is no reply in time.
+        """
         right = {
             worker.RIGHT + name: functools.partial(
                 self._used if isinstance(function, Sent) else self._call_replacement, name
@@ -169,12 +184,12 @@ class Remote(Student):
         return reply
 
     def _time_used_up(self) -> str:
-        """Return a message if the file's time is used up; otherwise an empty text."""
+        """Return a message if the submission has used up its time; otherwise return an empty text."""
         over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
         return over if self._allowance.left <= 0 else ""
 
     def _compiled(self, deadline: float, kind: str, text: str) -> Any:
-        """Compile a library for one of the processes, as an array of bytes."""
+        """Compile a text to a shared library for one of the processes. Return the library's bytes as an array."""
         return objects.as_bytes(compile_process.compiled(self._walls, kind, self._change(text), deadline))
 
     def close(self) -> None:
@@ -197,7 +212,10 @@ class Remote(Student):
             self.beginning = (self.beginning + process.beginning.decode(errors="replace"))[:KEPT_OUTPUT]
 
     def _loaded(self, where: Any) -> Process:
-        """Return the running process for `where`; start it if necessary, and add this time to the deadline."""
+        """Return the running process for `where`.
+
+        If the process has to be started first, the deadline moves by the time that this takes.
+        """
         with self._starting:
             if self._unloadable is not None and where != YARDSTICK:
                 raise self._unloadable

@@ -13,11 +13,12 @@ MUCH_OUTPUT = 10_000  # printed bytes that deserve a remark
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one check. what, expected, got: one line each
+    """The result of one check. `what`, `expected` and `got` are texts of one line each.
 
-    status  passed, wrong, not done, error, too slow, died, not run or not tried; "not tried" means that this machine
-            cannot run the check, or that the check cannot follow the function
-    remark  a remark on the function's behaviour, also for right answers; hint: names the probable mistake
+    status    passed, wrong, not done, error, too slow, died, not run or not tried; "not tried" means that this machine
+              cannot run the check, or that the check cannot follow the function
+    remark    a remark on the function's behaviour, also for right answers
+    hint      names the probable mistake
     failures  the calls of the failed check, in which `recognizing` looks for the mistake
     """
 
@@ -42,7 +43,10 @@ class Outcome:
 
     @property
     def detail(self) -> list[str]:
-        """The lines with the expected and the actual answer, and remarks."""
+        """The lines below a row of the table.
+
+        For a failed check, they have the expected and the actual answer. A remark and a hint follow.
+        """
         lines = []
         if self.status != "passed":
             label = "got       " if self.expected else ""
@@ -57,10 +61,11 @@ class Outcome:
 class Report:
     """All outcomes of one submission.
 
-    notes    lines about statements of the file that failed
-    printed  how many bytes the code printed; beginning: the beginning of the printed text
-    walls    the walls around the code
-    remark   a note if the file names another variant than the graded one
+    notes      lines about statements of the file that failed
+    printed    how many bytes the code printed
+    beginning  the beginning of the printed text
+    walls      the walls around the code
+    remark     a note if the file names another variant than the one that was graded
     """
 
     lab: int

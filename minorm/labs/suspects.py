@@ -18,7 +18,10 @@ OPERATORS = {
 
 
 def run(name: str, case: Mapping[str, Any]) -> list[Any]:
-    """Return the suspect's outputs; raise ValueError for a case of another operator."""
+    """Run a suspect on the case and return its outputs.
+
+    Raise ValueError if the case is of another operator than the suspect.
+    """
     operator = OPERATORS[name[0]]
     if case["operator"] != operator:
         raise ValueError(f"suspect {name} is {operator}, the case {case['operator']}")

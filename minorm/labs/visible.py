@@ -27,7 +27,7 @@ class Short(Exception):
     """An exception that IPython shows without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return the message only: a traceback would show the grader's code."""
+        """Return only the message to IPython, because a traceback would show the grader's code."""
         return str(self).split("\n")
 
 
@@ -60,7 +60,7 @@ class Checker:
         self.lab, self.names = lab, names
 
     def __call__(self, task: str) -> Table:
-        """Run the checks of one task."""
+        """Run the visible checks of one task on the notebook's functions."""
         items = [item for item in self.lab.items if item.task == task and item.visible]
         if not items:
             raise ValueError(

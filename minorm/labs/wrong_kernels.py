@@ -52,7 +52,10 @@ MOST_WORK = 1 << 15  # threads of one launch
 
 
 def _gpu(tree: str = TREE, *changes: tuple[str, str]) -> dict[str, Any]:
-    """Make an implementation for the student's tests: a kernel with a planted bug."""
+    """Make an implementation with a planted bug for the student's tests.
+
+    `changes` are pairs of texts that are replaced in the kernel.
+    """
     text = tree + MOMENTS
     for old, new in changes:
         assert old in text

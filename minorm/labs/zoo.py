@@ -1,4 +1,4 @@
-"""Makes the ONNX models of lab 10 as arrays of bytes: each has one normalization, in any version.
+"""Makes the ONNX models of lab 10 as arrays of bytes. Each model has one normalization; all versions are possible.
 
 The onnx package is imported only to make or read a model, so that the other labs do not need this package.
 """
@@ -62,7 +62,7 @@ def parsed(data: Any) -> Any:
 
 
 def _types(x: Any, parameters: Sequence[Any]) -> list[Any]:
-    """Return the outputs' element types, in the order y, running mean and variance, batch mean and variance."""
+    """Return the element types of the outputs: y, running mean and variance, batch mean and variance."""
     return [x.dtype, parameters[-1].dtype, parameters[-1].dtype, x.dtype, x.dtype]
 
 

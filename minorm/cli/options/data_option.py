@@ -24,7 +24,7 @@ def usual_data(path: str) -> str:
 
 
 def data_and_path(args: argparse.Namespace) -> tuple[Any, str | None]:
-    """Return the name of the data set and its path. If --data is a path, it determines the name too."""
+    """Return the name of the data set and the path to read. If --data is a path, the name follows from this path."""
     if args.data is None or args.data in MODEL_FOR:
         return args.data, args.path
     if args.path is not None:

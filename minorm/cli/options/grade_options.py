@@ -15,7 +15,7 @@ PER_DAY = 10.0
 
 
 def declare(grade: argparse.ArgumentParser) -> None:
-    """Add the options to the command."""
+    """Declare the options of `labs grade` in its parser."""
     grade.add_argument("-o", "--out", "--csv", metavar="FILE", help="default: gradesN.csv here")
     grade.add_argument("--reports", metavar="DIR", help="write a page a student there, as HTML; made if need be")
     grade.add_argument(
@@ -94,7 +94,7 @@ def require_outputs(args: argparse.Namespace, path: str) -> None:
 
 
 def _require(args: argparse.Namespace, leader: str, metavar: str, *options: str) -> None:
-    """Raise UsageError if one of the options is given, but not the option `leader` that they need."""
+    """Raise UsageError if one of `options` is given without the option `leader`."""
     lone = next((name for name in options if getattr(args, name) is not None), None)
     if lone is not None and getattr(args, leader) is None:
         raise UsageError(f"--{lone.replace('_', '-')} goes with --{leader} {metavar}")

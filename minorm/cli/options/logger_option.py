@@ -18,13 +18,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def check(logger: str | None) -> None:
-    """Raise ImportError, in one sentence, unless the requested tracker is installed."""
+    """Raise ImportError with a message of one sentence if the package of this tracker is not installed."""
     if logger is not None:
         extras.need(logger)
 
 
 def callbacks(logger: str | None, folder: str) -> list[Callback]:
-    """Return the callbacks of a run in this folder: that of TensorBoard, if installed, and the requested one."""
+    """Return the callbacks for a run in `folder`: TensorBoard's, if it is installed, and the one of `logger`."""
     found = _tensorboard(folder)
     if logger == "wandb":
         found.append(WandbCallback())

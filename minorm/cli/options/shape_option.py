@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = ""
 
 
 def parse(given: Sequence[str], option: str = "--shape") -> dict[str, tuple[int, ...]]:
-    """Return a dict from the name of an input or axis to lengths; raise ValueError for a wrong or repeated entry."""
+    """Return a dict from names of inputs and axes to their lengths. Raise ValueError for a wrong or repeated entry."""
     found: dict[str, tuple[int, ...]] = {}
     for text in given:
         name, _, lengths = text.rpartition("=")

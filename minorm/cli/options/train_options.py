@@ -24,7 +24,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare all options."""
+    """Declare all options of `minorm train`."""
     add_training(parser)
     _add_run(parser)
 

@@ -20,7 +20,7 @@ NEEDED = (("freeze", 0), ("layer_decay", 1.0), ("new_head", False))  # options f
 
 
 def add(parser: argparse.ArgumentParser, option: Any) -> None:
-    """Declare the options."""
+    """Declare the options for pretrained weights: --init, --freeze and others."""
     option("--init", metavar="FILE", help="begin with the weights of an ONNX model of any maker, of a run's folder, a "
            "checkpoint, or a .safetensors, .npz or .pt file. Without --model an ONNX file and a run say the model; "
            "with it weights are taken as far as names and shapes fit. The last layer is drawn anew for other "
@@ -72,7 +72,7 @@ def resolve(args: argparse.Namespace) -> Pretrained | None:
 
 
 def fill(args: argparse.Namespace, found: Pretrained, data: str) -> None:
-    """Set the image size, mean and std to those of the file, unless the command line gives other values."""
+    """Set the image size, mean and std to those in the file of --init. Values on the command line stay."""
     for name, value in found.form(data).items():
         if getattr(args, name) is None:
             setattr(args, name, value)

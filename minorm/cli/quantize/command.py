@@ -160,7 +160,7 @@ def _show(report: dict[str, Any], rows: Sequence[LayerNoise], args: argparse.Nam
 
 
 def table(layers: Sequence[LayerNoise], score: str) -> list[str]:
-    """Return the lines of the table: a header, and a line for each layer."""
+    """Return the lines of a table that has a header and a line for each layer."""
     width = max(len(row.name) for row in layers)
     lines = [f"{'layer':{width}}  weight dB  output dB  {score} lost"]
     for row in layers:

@@ -48,7 +48,10 @@ def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source)
 
 
 def compared(floats: bytes, int8: bytes, batches: Sequence[Tensor], mine: Sequence[Tensor]) -> dict[str, Any]:
-    """Return both models' milliseconds per batch, and how many images get the same class in onnxruntime and minorm.
+    """Compare two models in onnxruntime: the float model and its int8 form.
+
+    Return a dict with the milliseconds per batch of both models, and the number of images to which onnxruntime gives
+    the same class as minorm. `mine` are minorm's outputs for the batches.
 
     saturates    whether the processor's sums of two products saturate; onnxruntime's option `PRECISE`
                  prevents this

@@ -1,4 +1,4 @@
-"""Writes the output of commands, and escapes characters with which names in it could control the terminal.
+"""Writes the output of commands, and escapes characters in names that could control the terminal.
 
     say, note     one line, on standard output or on standard error
     complain      an error, on standard error
@@ -74,7 +74,10 @@ def safe(text: str, encoding: str | None) -> str:
 
 
 def ask(question: str) -> str:
-    """Ask on standard error, and return the typed answer; return "" if standard input or error is no terminal."""
+    """Print a question on standard error, and return the typed answer.
+
+    Return "" if standard input or error is not a terminal.
+    """
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and unmasked(sys.stderr).isatty()):
         return ""
     print(printable_lines(question), end=" ", file=sys.stderr, flush=True)
@@ -82,7 +85,10 @@ def ask(question: str) -> str:
 
 
 def unmasked(stream: Any) -> Any:
-    """Return the stream to which a Masked writes; only that stream knows whether it is a terminal."""
+    """Return the stream below `stream` if this is a Masked stream.
+
+    Only the stream below knows whether it is a terminal.
+    """
     while isinstance(stream, Masked):
         stream = stream.raw
     return stream
@@ -105,7 +111,10 @@ class Masked:
             self.write(line)
 
     def isatty(self) -> bool:
-        """Return False, so that Python does not colour its messages, whose colours would be shown as escapes."""
+        """Return False, so that Python does not colour its messages.
+
+        The escape sequences of colours would be shown as text.
+        """
         return False
 
     def fileno(self) -> int:
@@ -118,7 +127,10 @@ class Masked:
 
 @contextmanager
 def masked(for_good: bool = False) -> Iterator[None]:
-    """Make standard output and error Masked in the block; with `for_good=True` they stay so until the process ends."""
+    """Escape all text on standard output and standard error in the block.
+
+    With `for_good=True`, text is also escaped after the block.
+    """
     before = sys.stdout, sys.stderr
     streams: Any = [stream and Masked(stream) for stream in before]  # None if a process has no such stream
     sys.stdout, sys.stderr = streams

@@ -126,7 +126,10 @@ def listed(nodes: Sequence[str]) -> str:
 
 
 def left_out(sets: Iterable[Any]) -> list[str]:
-    """Return, for each folder, a line on the files that were left out because of their names, and then all notes."""
+    """Return a line for each folder that says which files were left out because of their names.
+
+    The folders' notes follow.
+    """
     folders = {id(folder): folder for folder in filter(None, map(folder_of, sets))}.values()
     lines = [f"left out of {folder.root}: {folder.left_out}" for folder in folders if folder.left_out.counts]
     return lines + [note for folder in folders for note in folder.notes]
@@ -142,7 +145,10 @@ def skipped(sets: Iterable[Any]) -> list[str]:
 
 
 def compared(accuracy: float, guess: Guess) -> list[str]:
-    """Return a line that compares the accuracy with that of a constant guess, and advice if the guess is as good."""
+    """Return a line that compares the accuracy with that of a constant guess.
+
+    Advice follows if the model is no better than the guess.
+    """
     lines = [guess.beside(accuracy)]
     if accuracy <= guess.accuracy:
         lines.append(

@@ -114,9 +114,9 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
 
 
 def calibration(bins: Sequence[Bin]) -> str:
-    """Draw the share of right predictions as a function of their probability.
+    """Draw the share of right predictions over the predicted probability.
 
-    A bar goes from each point to the diagonal, on which share and probability are equal.
+    A bar goes from each point to the diagonal, where the share equals the probability.
     """
     bottom, width = HEIGHT - BOTTOM, WIDTH - LEFT - RIGHT
 

@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(report: Report) -> str:
-    """Return the whole page."""
+    """Return the page of `minorm check --html` for this report."""
     title = escaped(report.found.facts["file"])
     parts = [
         "<!doctype html>",
@@ -94,7 +94,7 @@ def _graph(report: Report) -> str:
 
 
 def _blocks(rows: Sequence[LayerRow], far: Sequence[LayerRow]) -> list[Sequence[LayerRow]]:
-    """Return the layers in each block of the overview."""
+    """Return, for each block of the overview, the layers in the block."""
     found, start = [], 0
     for block in far:
         end, gives = start, 0

@@ -247,7 +247,10 @@ def _kinds(found: Inspection) -> Group:
 
 
 def _odd(found: Inspection) -> Group | None:
-    """Return the section with sentences on what is odd, each below its nodes; return None if nothing is odd."""
+    """Return the section on what is odd: for each group of nodes, their names and sentences.
+
+    Return None if nothing is odd.
+    """
     told = odd(found)
     if not told:
         return None

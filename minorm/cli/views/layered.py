@@ -31,7 +31,10 @@ class Layout:
 
 @dataclass
 class _Place:
-    """A box, or a point where an edge crosses a row: width, row, neighbours above and below, and centre."""
+    """A box, or a point where an edge crosses a row.
+
+    `above` and `below` are the indices of its neighbours in the rows above and below; `x` is its centre.
+    """
 
     width: float
     row: int

@@ -51,7 +51,10 @@ class Json:
 
 
 class Csv:
-    """Writes comma-separated lines with a header; names of files and classes cannot become formulas."""
+    """Writes comma-separated lines with a header.
+
+    Names are escaped so that a spreadsheet cannot read them as formulas.
+    """
 
     def __init__(self, file: Any) -> None:
         self.writer = csv.writer(file, lineterminator="\n")

@@ -37,7 +37,7 @@ class PredictionsPage:
             (heapq.heappush if len(self.kept) < MAX_PICTURES else heapq.heapreplace)(self.kept, entry)
 
     def html(self, broken: Sequence[str]) -> str:
-        """Return the whole page; `broken` has the reason for each file that could not be read."""
+        """Return the whole page. `broken` has a line for each file that could not be read, with the reason."""
         total, shown = self.labels.total(), len(self.kept)
         said = f"{total:,} pictures, predicted by {self.model}. Those of which it is least sure come first."
         if shown < total:

@@ -75,7 +75,7 @@ def summary(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess
 
 
 def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, worst: str, seconds: float) -> str:
-    """Return the whole page; `worst` is the section on the images with the largest losses, as HTML."""
+    """Return the whole page as HTML. `worst` is its section on the images with the largest losses."""
     settings, names = run.settings, run.preprocessing.classes
     title = f"{settings.data} with {os.path.basename(settings.model)}"
     parts = [

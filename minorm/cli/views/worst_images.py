@@ -24,7 +24,10 @@ Array = Any
 
 
 def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]) -> str:
-    """Return the section, or "" if all predictions are right; `loader` gives the images of `found`."""
+    """Return the section as HTML, or "" if all predictions are right.
+
+    `loader` gives the images on which `found` was computed.
+    """
     chosen = found.worst(SHOWN)
     if not len(chosen):
         return ""
@@ -51,9 +54,9 @@ def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]
 
 
 def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) -> tuple[Sequence[Any], str]:
-    """Return (the Grad-CAM of each image for its class, "").
+    """Return (the Grad-CAM of each image for the class in `classes`, "").
 
-    If they cannot be computed, return (a list with None for each image, the reason).
+    If Grad-CAMs cannot be computed, return (a list with None for each image, the reason).
     """
     found: list[Any] = []
     try:

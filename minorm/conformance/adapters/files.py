@@ -17,7 +17,10 @@ from minorm.conformance.case import Case, model
 
 
 def as_file(case: Case) -> tuple[ModelProto, Any]:
-    """Return the file and the input array. The file declares types and shapes of outputs, which many runtimes need."""
+    """Return the case as an ONNX file, and its input array.
+
+    The file declares types and shapes of outputs, which many runtimes need.
+    """
     proto = model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs)))))
     declare_outputs(proto, case)
     return proto, case.inputs[0]
@@ -34,7 +37,10 @@ def declare_outputs(proto: ModelProto, case: Case) -> None:
 
 @contextmanager
 def on_disk(case: Case) -> Iterator[tuple[Path, Any]]:
-    """Yield the path of the file and the input array; a converter may also write to the file's folder."""
+    """Write the case to a temporary folder.
+
+    Yield the path of the file and the input array; a converter may also write to this folder.
+    """
     proto, x = as_file(case)
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
         path = Path(folder, "case.onnx")

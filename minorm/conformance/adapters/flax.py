@@ -11,12 +11,15 @@ from minorm.conformance.formula import trains_batch_norm
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on Flax; return the outputs that the case asks for."""
     return layers.fetched(case, forward(case, *layers.tensors(layers.jax_array, case)))
 
 
 def forward(case: Case, x: Any, *parameters: Any, **more: Any) -> list[Any]:
-    """Return y, and for a batch norm also its running statistics; `more` goes to the layer's call."""
+    """Return y, and for a batch norm also its running statistics.
+
+    `more` are further arguments for the call of the layer.
+    """
     import jax
     from flax import nnx
 

@@ -12,7 +12,10 @@ from minorm.devices.dtypes import bfloat16, float32
 
 
 def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Callable[..., Any]:
-    """Return the framework's layer for a case; raise NotImplementedError if it has no layer for this form."""
+    """Return the entry of `layers` that can run this case.
+
+    Raise NotImplementedError, which names the framework `who`, if the framework has no such layer.
+    """
     if case.operator not in layers:
         raise NotImplementedError(f"{who} has no {case.operator}")
     x, *parameters = case.inputs
@@ -35,7 +38,7 @@ def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Call
 
 
 def axes_of(case: Case) -> tuple[int, ...]:
-    """Return the axes of a LayerNormalization or RMSNormalization."""
+    """Return the axes that a LayerNormalization or RMSNormalization reduces."""
     rank = case.inputs[0].ndim
     return tuple(range(case.get("axis", -1) % rank, rank))
 
@@ -59,12 +62,15 @@ def tensors(make: Callable[[Any, str], Any], case: Case) -> list[Any]:
 
 
 def fetched(case: Case, results: Sequence[Any], wide: Any = "float32") -> list[Any]:
-    """Return the results that the case needs, as arrays."""
+    """Return those of `results` that the case asks for, as NumPy arrays; for `wide`, see to_array."""
     return [to_array(results[place], wide) for place, _ in case.wanted]
 
 
 def to_array(value: Any, wide: Any = "float32") -> Any:
-    """Turn a framework's array into a NumPy array; bfloat16 becomes float32 first, and then minorm's bfloat16."""
+    """Turn a framework's array into a NumPy array.
+
+    Numbers in bfloat16 are converted to the framework's type `wide` and then to minorm's bfloat16.
+    """
     if not str(value.dtype).endswith("bfloat16"):
         return np.array(value)
     return np.array(value.astype(wide)).astype(bfloat16)

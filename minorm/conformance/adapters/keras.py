@@ -13,12 +13,15 @@ WEIGHTS = ("gamma", "scale", "beta", "moving_mean", "moving_variance")  # `scale
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on Keras; return the outputs that the case asks for."""
     return layers.fetched(case, forward(case, *layers.tensors(layers.jax_array, case)))
 
 
 def forward(case: Case, x: Any, *parameters: Any, axis: int = 1, **more: Any) -> list[Any]:
-    """Return y, and for a batch norm also its statistics; `axis` is the channel axis, `more` is for the call."""
+    """Return y, and for a batch norm also its statistics.
+
+    `axis` is the channel axis. `more` are further arguments for the call of the layer.
+    """
     import keras
 
     make = layers.find(LAYERS, case, "Keras")

@@ -14,12 +14,12 @@ from minorm.conformance.case import Case
 
 
 def flax(case: Case) -> list[Any]:
-    """Differentiate Flax's layer with `jax.vjp`."""
+    """Return the gradients of Flax's layer, computed with `jax.vjp`."""
     return _by_jax(flax_layers.forward, case)
 
 
 def keras(case: Case) -> list[Any]:
-    """Differentiate Keras's layer with `jax.vjp`, because Keras runs on JAX here."""
+    """Return the gradients of Keras's layer, computed with `jax.vjp`, because Keras runs on JAX here."""
     return _by_jax(keras_layers.forward, case)
 
 
@@ -33,7 +33,7 @@ def _by_jax(forward: Callable[..., list[Any]], case: Case) -> list[Any]:
 
 
 def mlx(case: Case) -> list[Any]:
-    """Differentiate MLX's layer with `mlx.core.vjp`."""
+    """Return the gradients of MLX's layer, computed with `mlx.core.vjp`."""
     import mlx.core as mx
 
     given, dy = layers.tensors(mlx_layers.make_array, case), layers.to_tensor(mlx_layers.make_array, case.beside)
@@ -43,7 +43,7 @@ def mlx(case: Case) -> list[Any]:
 
 
 def paddle(case: Case) -> list[Any]:
-    """Differentiate PaddlePaddle's function with `paddle.grad`."""
+    """Return the gradients of PaddlePaddle's function, computed with `paddle.grad`."""
     import paddle as framework
 
     given = layers.tensors(paddle_calls.make_tensor, case)

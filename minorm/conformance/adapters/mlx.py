@@ -1,4 +1,7 @@
-"""Run cases on MLX's layers, on the CPU; adapts to channels last, and to a running variance that divides by N - 1."""
+"""Run cases on MLX's layers, on the CPU.
+
+Arrays get their channels last, and the running variance is converted: MLX divides by N - 1.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from minorm.conformance.formula import trains_batch_norm
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on MLX; return the outputs that the case asks for."""
     import mlx.core as mx
 
     return layers.fetched(case, forward(case, *layers.tensors(make_array, case)), mx.float32)

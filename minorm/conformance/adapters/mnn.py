@@ -11,7 +11,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on MNN; return the outputs that the case asks for."""
     import _tools  # the code behind `mnnconvert`; an import of MNN.tools would install packages
     from MNN import expr, nn
 

@@ -12,7 +12,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on onnx2torch; return the outputs that the case asks for."""
     import torch
 
     module, x = _converted(case)
@@ -40,7 +40,10 @@ def _converted(case: Case) -> tuple[Any, Any]:
 
 
 def _package() -> Any:
-    """Import onnx2torch; if torchvision is missing, replace it by a stand-in, because only rules for boxes need it."""
+    """Import onnx2torch.
+
+    If torchvision is missing, a stand-in takes its place, because only rules for boxes need torchvision.
+    """
     try:
         import torchvision.ops  # noqa: F401
     except (ImportError, RuntimeError):  # RuntimeError if it was built for another PyTorch

@@ -11,7 +11,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on OpenCV; return the outputs that the case asks for."""
     import cv2
 
     proto, x = as_file(case)

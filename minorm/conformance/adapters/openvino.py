@@ -11,7 +11,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on OpenVINO; return the outputs that the case asks for."""
     import openvino
 
     proto, x = as_file(case)

@@ -11,7 +11,7 @@ from minorm.conformance.formula import trains_batch_norm
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on PaddlePaddle; return the outputs that the case asks for."""
     import paddle
 
     with paddle.no_grad():

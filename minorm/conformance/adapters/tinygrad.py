@@ -10,7 +10,7 @@ from minorm.devices.dtypes import bfloat16
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on tinygrad; return the outputs that the case asks for."""
     from tinygrad.nn.onnx import OnnxRunner
 
     with on_disk(case) as (path, x):

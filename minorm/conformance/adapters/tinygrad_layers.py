@@ -1,4 +1,4 @@
-"""Compute gradients with tinygrad's layers (tinygrad.nn); tinygrad.py runs files."""
+"""Compute gradients with tinygrad's layers (tinygrad.nn). The module tinygrad.py runs ONNX files instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minorm.devices.dtypes import bfloat16
 
 
 def gradients(case: Case) -> list[Any]:
-    """Differentiate tinygrad's layer with `Tensor.gradient`."""
+    """Return the gradients of tinygrad's layer, computed with `Tensor.gradient`."""
     from tinygrad import Tensor, dtypes
     from tinygrad.helpers import TRAINING, Context
 

@@ -9,7 +9,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on tract; return the outputs that the case asks for."""
     import tract
 
     with on_disk(case) as (path, x):

@@ -9,7 +9,7 @@ from minorm.conformance.case import Case
 
 
 def answer(case: Case) -> list[Any]:
-    """Return the fetched outputs."""
+    """Run the case on TVM; return the outputs that the case asks for."""
     import tvm
     from tvm import relax
     from tvm.relax.frontend.onnx import from_onnx

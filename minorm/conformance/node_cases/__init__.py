@@ -1,4 +1,4 @@
-"""Write test cases of normalizations that the onnx package lacks, in both forms of test cases that this package has.
+"""Write test cases of normalizations that the onnx package lacks, in the two forms of test cases that onnx has.
 
     python -m minorm.conformance.node_cases DIR
 

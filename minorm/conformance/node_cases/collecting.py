@@ -1,4 +1,7 @@
-"""Run the sources with an `expect` that collects each case; onnx's `expect` would add the case to its package."""
+"""Run the source files with an `expect` that collects each case.
+
+The `expect` of onnx would add the case to its package.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ class NodeCase:
 
     @property
     def opset(self) -> int:
-        """Return the model's opset of ONNX's own operators."""
+        """Return the opset of the default domain "" in the model."""
         return int(next(entry.version for entry in self.model.opset_import if not entry.domain))
 
 
 def source_files() -> list[Path]:
-    """Return the sources, in the order of their names."""
+    """Return the paths of the files in sources/ that make cases, in the order of their names."""
     return sorted(path for path in SOURCES.glob("*.py") if path.name != "__init__.py")
 
 
@@ -74,7 +77,7 @@ def _info(name: str, array: Any) -> Any:
 
 @contextmanager
 def _replaced(kind: str, expect: Any) -> Iterator[None]:
-    """Inside this context, replace `expect` in the module of onnx from which the sources import it."""
+    """Inside the `with` block, replace `expect` in the module of onnx from which sources of this kind import it."""
     module = importlib.import_module(KINDS[kind])
     before = module.expect
     module.expect = expect  # type: ignore[attr-defined]
@@ -86,7 +89,10 @@ def _replaced(kind: str, expect: Any) -> Iterator[None]:
 
 @contextmanager
 def _seeds_kept() -> Iterator[None]:
-    """Restore NumPy's legacy generator afterwards, because onnx's Base seeds this generator before each export."""
+    """Restore the state of NumPy's legacy generator after the block.
+
+    The class Base of onnx seeds this generator before each export.
+    """
     before = np.random.get_state()  # noqa: NPY002  the sources draw from this generator
     try:
         yield

@@ -1,4 +1,7 @@
-"""Converts tensors of PyTorch to arrays and back, and recognizes its modules and tensors without importing it."""
+"""Converts tensors of PyTorch to arrays and back.
+
+Recognizes modules and tensors of PyTorch without importing PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,8 @@ def tensor(x: Tensor, device: Any, dtype: Any) -> Any:
 def fill(model: Any, found: Mapping[str, Any], where: str) -> None:
     """Copy NumPy arrays into a module's state by name; if they do not fit, copy nothing and raise ValueError.
 
-    num_batches_tracked may be missing, because older files lack it. `where` is the name of the arrays in errors.
+    num_batches_tracked may be missing, because older files lack it. Errors call the arrays `where`, which is usually
+    the name of a file.
     """
     state = model.state_dict()
     missing = [key for key in state if key not in found and not key.endswith("num_batches_tracked")]

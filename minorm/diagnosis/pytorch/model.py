@@ -59,7 +59,10 @@ class TorchModel:
         self.batch_statistics = False
 
     def reference(self, kept: Collection[str]) -> None:
-        """Switch to evaluation, but let all layers with running statistics, except `kept`, use batch statistics."""
+        """Switch to evaluation, but let layers with running statistics normalize with those of the batch.
+
+        The layers in `kept` keep using running statistics.
+        """
         self._leave_training()
         self.batch_statistics, self.kept = True, kept
 
@@ -69,7 +72,12 @@ class TorchModel:
             module.training = False
 
     def watched(self, see: See) -> AbstractContextManager[None]:
-        """Call `see` for every step during the block; the steps have the same form as those of minorm's modules."""
+        """Call `see` for every step of the model during the block.
+
+        `see` gets the same kind of Step as for minorm's modules.
+
+        It gets the same kind of Step as for minorm's modules.
+        """
         kept = self.kept if self.batch_statistics else None
         return Watcher(self.model, see, self.tensor, kept, self.frozen).watching()
 
@@ -78,7 +86,10 @@ class TorchModel:
         return arrays.tensor(x, self.device, self.dtype)
 
     def run(self, x: Tensor) -> Tensor:
-        """Return the model's `logits` if the output has them, else its first output."""
+        """Return the model's output for x.
+
+        If the output has the attribute `logits`, return this; if there are several outputs, return the first.
+        """
         try:
             y = self.model(self.tensor(x))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -90,16 +101,19 @@ class TorchModel:
         return Tensor(arrays.array(y))
 
     def drifting(self) -> set[str]:
-        """Return the layers in training mode whose parameters require no grad and whose momentum is not 0."""
+        """Return the names of layers whose parameters are frozen, but whose running statistics training still moves."""
         modules = dict(self.model.named_modules())
         return {n for n in fixed_layers(self.model) & self.training if getattr(modules[n], "momentum", 0.0) != 0.0}
 
     def saved_in_training(self) -> set[str]:
-        """Return no layers: a module is not a file."""
+        """Return an empty set. Only layers of an ONNX file can be saved in training mode."""
         return set()
 
     def ranks(self) -> dict[str, int]:
-        """Return each layer's name with the size of its process group, in which SyncBatchNorm shares statistics."""
+        """Return a dict from layers to the sizes of their process groups.
+
+        In such a group, SyncBatchNorm shares statistics.
+        """
         distributed = self.torch.distributed
         if not (distributed.is_available() and distributed.is_initialized()):
             return {}

@@ -45,8 +45,8 @@ class Watcher:
     """Calls `see` for every step.
 
     tensor    a function that converts our Tensor to a tensor for the model
-    kept      the layers that use their running statistics while all others use the batch's; None if every layer uses
-              its running statistics
+    kept      the layers that use their running statistics while all other layers use the batch's statistics; None if
+              every layer uses its running statistics
     frozen    the layers that were in evaluation mode while other layers were in training mode
     """
 
@@ -88,7 +88,10 @@ class Watcher:
         return lambda module, args: self.places.append((name, self.norms))  # noqa: ARG005
 
     def _leaving(self, module: Any, args: Any, kwargs: Any, y: Any) -> None:
-        """Report a layer with running statistics that never calls batch_norm (FrozenBatchNorm2d) as one step."""
+        """If the module has running statistics but never called batch_norm, report it as one step.
+
+        An example is FrozenBatchNorm2d.
+        """
         name, before = self.places.pop()
         if self.norms > before or not (args and arrays.is_tensor(y) and _holds_statistics(module)):
             return
@@ -140,7 +143,10 @@ class Watcher:
         return next((step for result, step in reversed(self.last) if result is x), None)
 
     def _name(self, given: Mapping[str, Any], operation: str) -> str:
-        """Return the name of the module that owns a tensor of the call, else of the running module or function."""
+        """Return a name for a call: that of the module that owns one of its tensors.
+
+        If there is no such module, return the name of the module that is running, or else the name of the function.
+        """
         for value in given.values():
             if path := self.paths.get(id(value), ""):
                 return path
@@ -156,7 +162,10 @@ class Watcher:
         return 1 if before is None else before.axis
 
     def _facts(self, what: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return facts from the layer's module, because the call itself may have a momentum of 0 in evaluation."""
+        """Return momentum, number of batches and similar facts of a batch norm.
+
+        They come from the module, because PyTorch may call the function with a momentum of 0 in evaluation.
+        """
         if given.get("running_mean") is None:
             return {}
         module = self.modules.get(name)
@@ -195,7 +204,10 @@ def _named(function: Any, operation: str, args: Any, kwargs: Mapping[str, Any]) 
 
 @functools.cache
 def _parameters(function: Any) -> tuple[str, ...]:
-    """Return the names of a function's parameters; empty if Python does not know them."""
+    """Return the names of a function's parameters.
+
+    The result is empty if Python does not know the function's signature.
+    """
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -210,6 +222,9 @@ def _holds_statistics(module: Any) -> bool:
 
 
 def _ours(value: Any) -> Any:
-    """Return a tensor of PyTorch, or the first of a tuple, as our Tensor; return other values unchanged."""
+    """Convert a tensor of PyTorch to our Tensor.
+
+    Of a tuple of tensors, take the first; return any other value unchanged.
+    """
     value = value[0] if isinstance(value, tuple) and value and arrays.is_tensor(value[0]) else value
     return Tensor(arrays.array(value)) if arrays.is_tensor(value) else value

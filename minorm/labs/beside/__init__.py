@@ -1,4 +1,4 @@
-"""Runs next to a student's module, for checks that need it: builds arguments, calls functions, returns answers.
+"""Runs in the process of a student's module, for checks that need the module: builds arguments and calls functions.
 
 There is one module per lab. Nothing in these modules decides, counts or measures, because the student's code is in the
 same process and may have replaced any function. minorm.labs.checks computes the right answers, and a student's process
@@ -22,7 +22,7 @@ class Beside(NamedTuple):
     text: str = ""
 
     def module(self) -> Any:
-        """Return the module: import it, or, if there is a text, make it from the text the first time."""
+        """Return the module. If `text` is set, the module is made from this text, once; otherwise it is imported."""
         if self.text and self.name not in sys.modules:
             made = ModuleType(self.name)
             exec(compile(self.text, f"{self.name}.py", "exec"), made.__dict__)

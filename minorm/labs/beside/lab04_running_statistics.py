@@ -6,6 +6,6 @@ from typing import Any
 
 
 def kept(module: Any, mean: Any, var: Any, x: Any) -> tuple[Any, ...]:
-    """Call the student's update and return the arguments as they are afterwards."""
+    """Call the student's `update`, and return its arguments as they are after the call."""
     module.update(mean, var, x, 0.5)
     return mean, var, x

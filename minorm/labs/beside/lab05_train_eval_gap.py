@@ -8,7 +8,7 @@ from minorm.labs import gap
 
 
 def prepare() -> None:
-    """Open files in advance, while the process may still open files."""
+    """Load everything that later needs an open file, because the process may soon open no more files."""
     gap.images()
 
 
@@ -24,7 +24,7 @@ def trained(seed: int, epochs: int = 1) -> tuple[Any, ...]:
 
 
 def measured(module: Any, function: str, seed: int, count: int, batch_size: int, training: bool) -> dict[str, Any]:
-    """Return the student's answer about a model, and the state of the model afterwards."""
+    """Call a student's function on a trained model. Return its answer, and the state of the model afterwards."""
     model, _, x, labels = trained(seed)
     model.train(training)
     options = (batch_size,) if batch_size else ()
@@ -33,7 +33,10 @@ def measured(module: Any, function: str, seed: int, count: int, batch_size: int,
 
 
 def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, training: bool) -> dict[str, Any]:
-    """Return a model's state after the student's recalibration; a batch_size of 0 leaves the student's default."""
+    """Let the student recalibrate a model, and return the model's state.
+
+    If batch_size is 0, the student's default is used.
+    """
     model, x, _, _ = trained(seed)
     for layer in gap.norms(model):
         layer.momentum = momentum
@@ -44,14 +47,14 @@ def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, train
 
 
 def repaired(module: Any, kind: str, seed: int) -> dict[str, Any]:
-    """Return a broken model's state after the student's repair."""
+    """Let the student repair a broken model, and return the model's state."""
     model, x, _, _ = gap.broken(kind, seed)
     module.repair(model, x)
     return {"after": state(model), "training": model.training}
 
 
 def frozen(module: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Load these values into a model, let the student freeze the model, and return its settings and values."""
+    """Load these values into a model, and let the student freeze it. Return the settings and values of the model."""
     model = gap.network()
     model.load_state_dict(values)
     module.freeze_norms(model.eval())

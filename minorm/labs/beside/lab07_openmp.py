@@ -1,4 +1,7 @@
-"""Lab 7: calls the student's compiled kernels, in a process without the student's Python; the judge keeps the time."""
+"""Lab 7: calls the student's compiled kernels, in a process without the student's Python.
+
+The judge measures the time.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def nothing(kernels: Any) -> None:
 
 
 def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) -> list[Any]:
-    """Return the answer of a threaded function, and what each thread did (see thread_work.py)."""
+    """Run a kernel with several threads. Return its answer, and what each thread did (see thread_work.py)."""
     places = np.full(2 * (x.size // CHUNK + 20), np.nan)
 
     def call(address: int) -> Any:
@@ -49,7 +52,7 @@ def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) 
 
 
 def repeated(kernels: Any, function: str, size: int, places: Any, values: Any, threads: int = 0) -> Any:
-    """Call the function on an array of ones again and again, and change one more element before each call.
+    """Call a kernel repeatedly on one array. The array begins as ones, and one element is changed before each call.
 
     So a kernel cannot reuse an earlier answer, and the judge knows every sum. If `threads` is not 0, the function also
     gets a buffer and the number of threads.

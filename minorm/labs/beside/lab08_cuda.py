@@ -10,7 +10,7 @@ from minorm.labs.cuda import KernelError
 
 
 def normalized(program: Any, x: Any, mean: Any, rstd: Any, threads: int) -> list[Any]:
-    """Return y of the kernel normalize, and what each thread did."""
+    """Run the kernel `normalize`. Return y, and what each thread did."""
     y = np.full(x.shape, np.nan, np.float32)
     program.launch("normalize", len(x), threads, x, mean, rstd, y, x.shape[1], seed=threads)
     return [y, program.work]
@@ -29,7 +29,7 @@ def worked(program: Any, x: Any, changed_shuffle: int = -1) -> list[Any]:
 def block_sums(program: Any, kernel: str, x: Any, seeds: int = 1, may_fail: bool = False) -> list[Any]:
     """Run the kernel once for each seed, one block per row of x; return [sums, barriers, race] for each seed.
 
-    may_fail: return the message of a KernelError in place of the sums.
+    may_fail: if the kernel raises a KernelError, return its message in place of the sums
     """
     found: list[Any] = []
     for seed in range(seeds):
@@ -46,7 +46,10 @@ def block_sums(program: Any, kernel: str, x: Any, seeds: int = 1, may_fail: bool
 
 
 def row_moments(program: Any, x: Any, threads: int, seeds: int) -> list[Any]:
-    """Return k, d and var of each row for each seed, each thread's work, and a race if there was one."""
+    """Run the kernel `moments` once for each seed.
+
+    Return its three results for each row (k, d and var), each thread's work, and a race if there was one.
+    """
     found = []
     for seed in range(seeds):
         places = np.full((3, len(x)), np.nan, np.float32)

@@ -1,4 +1,4 @@
-"""Lab 10: parses models from bytes for the student's functions; the judge may expect a ValueError."""
+"""Lab 10: turns bytes into models and passes them to the student's functions, some of which must raise ValueError."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from minorm.labs import zoo
 
 
 def prepare() -> None:
-    """Open files in advance, while the process may still open files."""
+    """Load everything that later needs an open file, because the process may soon open no more files."""
     zoo.parsed(b"")
 
 
 def asked(module: Any, function: str, data: Any, domain: str | None = None, version: int = 0) -> Any:
-    """Return the answer of `since`, `attributes` or `mode` for the node, or {"refused": True} for a ValueError."""
+    """Parse a model, and call `since`, `attributes` or `mode` for its node.
+
+    Return the answer, or {"refused": True} for a ValueError.
+    """
     model = zoo.parsed(data)
     node = model.graph.node[0]
     if domain is not None:
@@ -35,5 +38,5 @@ def refusal(module: Any, function: str, args: Any) -> bool:
 
 
 def ran(module: Any, data: Any, x: Any) -> Any:
-    """Call `run` on the model."""
+    """Parse the model in `data`, and call the student's `run` on it."""
     return module.run(zoo.parsed(data), x)

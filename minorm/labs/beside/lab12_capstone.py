@@ -24,18 +24,18 @@ TUNING = 400  # labelled images
 
 
 def prepare() -> None:
-    """Open files in advance, while the process may still open files."""
+    """Load everything that later needs an open file, because the process may soon open no more files."""
     gap.images()
     onnx()
 
 
 def onnx() -> Any:
-    """Import minorm.onnx."""
+    """Import and return minorm.onnx."""
     return importlib.import_module("minorm.onnx")
 
 
 def loop(run: Any, epochs: int) -> list[float]:
-    """Run the training loop that the lab asks for."""
+    """Train as the student's loop has to: one step of optimizer and scheduler for each batch. Return the losses."""
     losses: list[float] = []
     run.model.train()
     for _ in range(epochs):
@@ -86,7 +86,7 @@ def tuning(model: Any, images: Any, labels: Any) -> list[float]:
 
 
 def images_of(kind: str, images: Any) -> Any:
-    """Return the images unchanged, mirrored, or as another camera sees them."""
+    """Return the images: unchanged for "base", mirrored for "mirrored", as taken by another camera for "camera"."""
     changed: dict[str, Any] = {"base": np.asarray, "mirrored": gap.mirrored, "camera": gap.camera}
     return changed[kind](images)
 
@@ -105,7 +105,7 @@ def normalized(module: Any, x: Any, s: Any, b: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str, Any]:
-    """Return the student's losses and the model's state after training.
+    """Let the student train a run. Return the losses and the model's state.
 
     If `mine` is true, the BatchNorm layers use the student's kernels, in float64.
     """
@@ -120,7 +120,7 @@ def trained(module: Any, seed: int, epochs: int, mine: bool = False) -> dict[str
 def saved(module: Any, seed: int, first: int) -> dict[str, Any]:
     """Train a run, let the student save it, then train it further.
 
-    The file is read only after the further training: it must not have changed with the run.
+    The file is read after the further training, which must not change what is in the file.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "run.safetensors")
@@ -175,7 +175,10 @@ def tuned(module: Any, data: Any, kind: str) -> dict[str, Any]:
 
 
 def all_of_it(module: Any, seed: int) -> dict[str, Any]:
-    """Run `everything`; return its losses, the files it leaves, and which of `save` and `resume` were called."""
+    """Run the student's `everything`.
+
+    Return its losses, the files that it leaves, and which of `save` and `resume` it called.
+    """
     names, called = module.everything.__globals__, []
 
     def noted(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Lab 14: builds graphs of the student's Vars from the judge's operations, whose gradients only the judge knows."""
+"""Lab 14: builds graphs of the student's Vars. Operations are the judge's, and only the judge knows their gradients."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Back = Callable[[int, Any], Any]  # number of the operation, dy
 
 
 def _probe(module: Any, number: int, node: Any, forward: Forward, back: Back) -> Any:
-    """Apply the operation with this number to a node."""
+    """Apply the judge's operation with this number to a Var of the student's; return the new Var."""
     return module.Var(forward(number, node.value), (node,), lambda dy: (back(number, dy),))
 
 
 def probed(module: Any, arrays: Any, links: Any, forward: Forward, back: Back) -> list[Any]:
-    """Return the gradients of the arrays in a graph whose last Var is the result.
+    """Build a graph of Vars on the arrays, run the student's backward from the last Var, return the arrays' gradients.
 
-    links  for each further Var, how it is made: a pair of numbers adds these two Vars, one number puts this Var into
-           one of the judge's operations
+    links  how each further Var is made. A pair (i, j) adds Vars i and j. A number i applies one of the judge's
+           operations to Var i.
     """
     leaves = [module.Var(array) for array in arrays]
     nodes = list(leaves)

@@ -17,7 +17,7 @@ DEADLINE = 60.0  # seconds
 
 
 class Allowance:
-    """A budget of seconds, which the time inside `waiting` uses up."""
+    """A budget of seconds. The time spent inside `waiting` is taken from it."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

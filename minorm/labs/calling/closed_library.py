@@ -2,8 +2,8 @@
 
 A test that compares with `minorm.functional.batch_norm` finds every bug, but does not show that its author knows
 anything. So while students' tests run, a call of one of minorm's normalizations raises LibraryClosed, and so does any
-attribute of torch and similar packages. The views of minorm.kernels.reference.norm (four, kept, like, ...) stay open,
-because students' backends need them.
+attribute of torch and similar packages. The functions of minorm.kernels.reference.norm that only reshape arrays (four,
+kept, like, ...) stay open, because students' backends need them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gives students arrays that hold no numbers: each operation asks the judge and returns another such array.
+"""Gives students arrays that hold no numbers. Each operation asks the judge, and returns a new array without numbers.
 
 Such an array works with NumPy's functions, ufuncs, operators, methods and indices. Operations that would bring numbers
 into this process (float, np.float64, tolist, memoryview) also ask the judge, who refuses most of these operations.
@@ -34,7 +34,10 @@ class NotFollowed(TypeError):
 
 
 class FollowedArray:
-    """An array that the judge keeps: this object has only its number in the judge's list, its shape and its type."""
+    """An array whose numbers stay with the judge.
+
+    This object has only its number in the judge's list, its shape and its type.
+    """
 
     def __init__(self, ask: Ask, number: int, shape: tuple[int, ...], dtype: str) -> None:
         self._ask, self.number, self.shape = ask, number, tuple(shape)
@@ -96,11 +99,11 @@ class FollowedArray:
         return float(self._run("plain", "float", self))
 
     def item(self) -> Any:
-        """Return the number of an array with one element."""
+        """Ask the judge for the number in an array with one element."""
         return self._run("plain", "item", self)
 
     def tolist(self) -> Any:
-        """Return the numbers in lists."""
+        """Ask the judge for the numbers, as nested lists."""
         return self._run("plain", "tolist", self)
 
     def __repr__(self) -> str:
@@ -181,7 +184,9 @@ _REPLACED: list[dict[str, Any]] = []  # the functions in their place while it ru
 
 @contextlib.contextmanager
 def making(ask: Ask, names: dict[str, Any]) -> Iterator[None]:
-    """Let np.zeros, np.array and similar functions return followed arrays, into which a student can write results.
+    """Inside the block, let np.zeros, np.array and similar functions return followed arrays.
+
+    A student can write results into these arrays.
 
     names  the names in the student's module, which may have imported some of NumPy's functions by name
     """
@@ -201,7 +206,10 @@ def making(ask: Ask, names: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def original() -> Iterator[None]:
-    """Restore NumPy's own functions inside a `with` block: in a notebook the judge computes in the same process."""
+    """Inside the block, restore NumPy's own functions.
+
+    In a notebook, the judge computes in the same process and needs them.
+    """
     if not _REPLACED:
         yield
         return

@@ -1,8 +1,8 @@
-"""Encodes the objects that layers and ranks pass to a student's functions as a name and parts (see wire).
+"""Encodes objects, which layers and ranks pass to a student's functions, as a name and parts (see wire).
 
-The judge runs the layers and gives a nest, an equation and statistics to the student's function, which may run in
-another process. The judge takes back only statistics, and checks the type and shape of these statistics before a kernel
-sees them.
+The judge runs the layers and gives a loop nest, an equation (eps and centering) and statistics to the student's
+function, which may run in another process. The judge takes back only statistics, and checks the type and shape of these
+statistics before a kernel sees them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,20 @@ FOLLOW = "follow"  # what a followed array asks for
 
 
 class Followed:
-    """Stands for an array whose numbers stay with the judge (see minorm/labs/following): number, shape and type."""
+    """Stands for an array whose numbers stay with the judge (see minorm/labs/following).
+
+    The stand-in has the number that identifies the array, and the array's shape and type.
+    """
 
     def __init__(self, number: int, shape: tuple[int, ...] = (), dtype: str = "") -> None:
         self.number, self.shape, self.dtype = number, shape, dtype
 
 
 class RankReference:
-    """Stands for a rank: its number and the number of ranks. The student's code gets a rank that asks the judge."""
+    """Stands for a rank in a message: the rank's number and the number of ranks.
+
+    From these two numbers, the student's process makes a rank whose collectives ask the judge.
+    """
 
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
@@ -60,7 +66,7 @@ def statistics(block: Any) -> Statistics:
 
 
 def as_bytes(data: bytes) -> Any:
-    """Return bytes as an array, which can be sent."""
+    """Return bytes as an array of uint8, because messages can hold arrays."""
     return np.frombuffer(data, np.uint8)
 
 
@@ -83,10 +89,10 @@ TAKEN_BACK: Makers = {
 
 
 def made_for_students(function: Callable[[str], Any], rank: Callable[[int, int], Any]) -> Makers:
-    """Return the functions that rebuild received objects in a student's process.
+    """Return, for each kind of received object, the function that rebuilds it in a student's process.
 
-    `function` returns the function for a Callback's name, and `rank` makes a rank from its number and the number of
-    ranks.
+    `function` turns the name of a Callback into a function. `rank` turns two numbers, the rank's and that of all ranks,
+    into a rank.
     """
     return {
         **TAKEN_BACK,

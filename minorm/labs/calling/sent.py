@@ -6,7 +6,7 @@
 of the variant that is graded.
 
 The student's process receives only the function's source and the imports of the function's module. So this module may
-import only what a student's process can import: it is in minorm/labs/checks/right, not among the checks. The judge
+import only what a student's process can import: it is in minorm/labs/checks/right, not in a module of checks. The judge
 sends the function only to processes that are never asked about the task that the function solves (see cascade).
 """
 
@@ -39,7 +39,7 @@ class Sent:
 
 
 class Told:
-    """A right function that a student's process has received. Each call tells the judge that the function is used."""
+    """A right function that a student's process has received as source. Each call of it is reported to the judge."""
 
     def __init__(self, name: str, source: str, used: Callable[[], Any]) -> None:
         names: dict[str, Any] = {}

@@ -25,7 +25,10 @@ MAIN, TESTS, NATIVE, YARDSTICK = "main", "tests", "native", "yardstick"
 
 @dataclass
 class Call:
-    """One call of a student's function: the arguments, and either the answer or the text of the error."""
+    """One call of a student's function: its arguments, and its answer.
+
+    If the call failed, `error` has the text of the error.
+    """
 
     name: str
     args: tuple[Any, ...]
@@ -46,7 +49,7 @@ class Failure(Exception):
 
 
 class Student:
-    """The methods that `Remote` and `Here` share."""
+    """The base of `Remote` and `Here`, with the methods that checks call."""
 
     notes: list[str]  # about statements of the file that failed
     remarks: list[str]  # about arguments that calls changed in place; the check that asks empties it
@@ -60,7 +63,7 @@ class Student:
         return lambda *args, **options: self._recorded(Call(name, args, options))
 
     def _recorded(self, call: Call) -> Any:
-        """Make the call, and keep its arguments and its answer in `calls`."""
+        """Call the student's function. Keep the call in `calls`, with its arguments and its answer."""
         self.calls.append(call)
         try:
             call.answer = self.call(call.name, call.args, dict(call.options))
@@ -72,7 +75,10 @@ class Student:
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
     ) -> Any:
-        """Call one of the student's functions; meanwhile `serving` answers the questions that the function asks."""
+        """Call one of the student's functions.
+
+        If the function in turn calls a function of the judge's, that function is looked up in `serving`.
+        """
         return self.ask({"do": "call", "name": name, "args": args, "options": options}, serving)
 
     def drive(self, function: str, /, **options: Any) -> Any:
@@ -88,15 +94,21 @@ class Student:
         return self.ask(request, where=where)
 
     def yardstick(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
-        """Compile and run our own text in one more process, to compare the student's kernel with it."""
+        """Compile and run `pieces`, which are the judge's own text, in a separate process.
+
+        Checks compare the student's kernel with the result.
+        """
         return self.native(kind, pieces, function, where=YARDSTICK, **options)
 
     def at(self, rank: Rank) -> OfRank:
-        """Return the student's functions on this rank; each of them gets the rank as its first argument."""
+        """Return the student's functions on this rank. Each function gets the rank as its first argument."""
         return OfRank(self, rank)
 
     def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
-        """Run the student's test_ functions on an implementation; return [{"name": ..., "error": ... or None}, ...]."""
+        """Run the student's test_ functions, which call the functions of `implementation`.
+
+        Return [{"name": ..., "error": ... or None}, ...].
+        """
         results = self.ask({"do": "tests"}, implementation, TESTS)
         if not isinstance(results, list) or not all(
             isinstance(r, dict) and {"name", "error"} <= r.keys() for r in results
@@ -125,7 +137,10 @@ class Student:
         raise NotImplementedError
 
     def _answer_of(self, reply: Any) -> Any:
-        """Return the value of a reply or raise its Failure; keep remarks on arguments that the function changed."""
+        """Return the value in a reply, or raise the Failure in it.
+
+        Add a remark for each argument that the function changed.
+        """
         changed = reply.get("changed") if isinstance(reply, dict) else None
         for pair in changed[:10] if isinstance(changed, list) else ():
             if isinstance(pair, list) and len(pair) == 2:
@@ -135,7 +150,10 @@ class Student:
 
 
 class OfRank:
-    """A student's functions on one rank. The judge's rank sends the messages of these functions and counts them."""
+    """A student's functions on one rank.
+
+    If they call a collective, the judge's `rank` sends the message and counts it.
+    """
 
     def __init__(self, student: Student, rank: Rank) -> None:
         self._student, self._rank = student, rank
@@ -148,7 +166,9 @@ class OfRank:
         return lambda *args: self._ask({"do": "call", "name": name, "args": (self._reference, *args), "options": {}})
 
     def hold(self, name: str) -> Callable[..., Any]:
-        """Call a function and keep its result in the rank's process; return a caller of the result's methods.
+        """Call a function whose result is an object.
+
+        The object stays in the rank's process; return a function that calls its methods.
 
         For example, `hold("sync_backend")("forward", ...)` calls `forward` of the backend that sync_backend returned.
         """
@@ -162,7 +182,7 @@ class OfRank:
 
 
 class Here(Student):
-    """The functions of the notebook that is running."""
+    """The student in a notebook: calls the functions that the notebook defines, in this process."""
 
     def __init__(self, module: Any, beside: Beside) -> None:
         self.notes, self.remarks = [], []
@@ -182,12 +202,15 @@ class Here(Student):
 
 
 def printable(text: Any) -> str:
-    """Return the beginning of a stranger's text, without characters that could steer a terminal."""
+    """Return the first 500 characters of a text from a student, without characters that could control a terminal."""
     return safe_names.printable(str(text)[:500])
 
 
 def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:
-    """Call one of the judge's functions with arguments that a student's code has sent, which may be anything."""
+    """Call the judge's function that a student's code asks for.
+
+    The arguments come from this code, so they may be anything.
+    """
     try:
         function, (args, options) = serving[reply["ask"]], wire.copied((reply["args"], reply["options"]))
         answer = {"value": wire.copied(function(*args, **options))}

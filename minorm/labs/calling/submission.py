@@ -25,7 +25,7 @@ NAME = "submission"
 
 
 def load(text: str, file: str, running: Callable[[str], Any] | None = None) -> tuple[ModuleType, list[str]]:
-    """Return the module, and a line for each statement that failed.
+    """Run the text as a module. Return the module, and a line for each statement that failed.
 
     Before each statement that may take long, `running` is called with the statement's place in the file.
     """
@@ -88,7 +88,7 @@ def line_of(error: BaseException, file: str) -> int | None:
 
 
 def _show_in_tracebacks(code: list[Any], file: str) -> None:
-    """Give the lines to linecache, so that tracebacks show them even if the file does not exist."""
+    """Give the lines of a student's file to linecache, so that tracebacks show the lines if there is no such file."""
     lines: list[str] = []
     for cell in code:
         lines += ["\n"] * (cell.line - 1 - len(lines))

@@ -1,6 +1,7 @@
 """Watches a student's functions: compares each argument before and after a call, and notes those that changed.
 
-Large arrays are not compared, nor are objects that cannot be sent to another process (a model, a rank, a loop nest).
+Large arrays are not compared. Objects that cannot be sent to another process (a model, a rank, a loop nest) are not
+compared either.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Watched:
         self._function, self._name, self._changed = function, name, changed
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the function, compare its arguments, and return its answer."""
+        """Call the function and return its answer. Note the arguments that the call changed."""
         names = _parameters(self._function)
         given = {names[i] if i < len(names) else str(i + 1): argument for i, argument in enumerate(args)} | options
         before = {name: _content(argument) for name, argument in given.items()}
@@ -41,7 +42,7 @@ class Watched:
 
 
 class WatchedModule:
-    """Wraps a module: its functions are watched, its other attributes are passed on unchanged."""
+    """Wraps a module. Its functions are watched; its other attributes are passed on unchanged."""
 
     def __init__(self, module: Any, changed: list[list[str]]) -> None:
         self._module, self._changed = module, changed

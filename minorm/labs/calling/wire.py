@@ -47,7 +47,10 @@ def encode(value: Any, packers: Packers = NOTHING) -> tuple[bytes, bytes]:
 
 
 def decode(text: bytes, body: bytes, makers: Makers = NOTHING) -> Any:
-    """Return the value that `encode` turned into these bytes; raise WireError if they are not its output."""
+    """Return the value that `encode` turned into `text` and `body`.
+
+    Raise WireError if `encode` cannot have made them.
+    """
     try:
         return _unpacked(json.loads(text), memoryview(body), [0], makers)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
@@ -55,7 +58,7 @@ def decode(text: bytes, body: bytes, makers: Makers = NOTHING) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """Encode and decode a value, so that it is what the other process would receive."""
+    """Encode and decode a value. The result is what another process would receive."""
     return decode(*encode(value))
 
 
@@ -81,7 +84,7 @@ class Stream(Protocol):
         """Write all of the data."""
 
     def settimeout(self, seconds: float, /) -> None:
-        """Set the time limit of the calls that follow."""
+        """Set the time limit for later calls of recv and sendall."""
 
 
 class Line:
@@ -93,14 +96,14 @@ class Line:
     def send(self, value: Any, deadline: float | None = None) -> None:
         """Write one value before the deadline (of time.monotonic).
 
-        TimeoutError is raised after the deadline, and OSError if the other side has ended.
+        TimeoutError is raised after the deadline, and OSError if the receiving process has ended.
         """
         text, body = encode(value, self.packers)
         self._wait(deadline)
         self.connection.sendall(HEADER.pack(len(text), len(body)) + text + body)
 
     def receive(self, deadline: float | None = None) -> Any:
-        """Read and decode one value before the deadline; raise EOFError if the other side has ended."""
+        """Read and decode one value before the deadline. Raise EOFError if the sending process has ended."""
         sizes = HEADER.unpack(self._read(HEADER.size, deadline))
         _require(*sizes)
         text, body = (self._read(size, deadline) for size in sizes)

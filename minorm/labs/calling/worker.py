@@ -5,7 +5,7 @@ whether this answer is right. The process runs behind walls (see sealed), so tha
 
 Three kinds of processes run this module: for the student's file, for one rank of the file (lab 9), and for the
 student's native code (labs 7 and 8). The third kind does not load the file, so that none of the student's Python runs
-beside the code that is compared and timed.
+in the process whose answers and times are judged.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(descriptor: int, plan: dict[str, Any]) -> None:
 
 
 class Descriptor:
-    """A file descriptor with the socket methods that `Line` needs, because no sockets are available here."""
+    """A file descriptor with the socket methods that `Line` needs. A student's process cannot make sockets."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -88,10 +88,10 @@ class Descriptor:
 
 
 class Closed(importlib.abc.MetaPathFinder):
-    """Makes the checks impossible to import here, even if no wall hides their files."""
+    """Prevents imports of the checks in a student's process, even if the process could open their files."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:  # noqa: ARG002  importlib's signature
-        """Raise ImportError for modules that would tell the right answers."""
+        """Raise ImportError for modules that contain the right answers."""
         if name.startswith(SECRET):
             raise ImportError(f"{name} is closed while a submission is graded")
 
@@ -130,7 +130,10 @@ class Worker:
         raise NotImplementedError
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return {"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
+        """Answer a request of the judge.
+
+        Return {"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}.
+        """
         self.changed = []
         try:
             value = getattr(self, "do_" + request.pop("do"))(**request)
@@ -144,12 +147,17 @@ class Worker:
             }
 
     def do_prepare(self, text: Any, beside: tuple[str, str]) -> None:
-        """Do nothing: an answer shows that minorm is imported, so the time of this import is not the file's."""
+        """Do nothing.
+
+        The judge waits for the answer, so the time to start this process and import minorm does not count as the
+        file's.
+        """
 
     def do_load(self, text: Any, file: str, beside: tuple[str, str], closed: bool = False) -> Any:
-        """Run the file's cells and return notes on failures; `text` is an array of bytes, as notebooks may be long.
+        """Run the file's cells and return notes on failures. `text` is an array of bytes, as notebooks may be long.
 
-        closed  whether to close the library's normalizations first, so that the file cannot keep a reference to one
+        closed  whether minorm's normalizations are closed before the file runs, so that the file cannot keep a
+                reference to them
         """
         if closed:
             closed_library.close()
@@ -172,13 +180,19 @@ class Worker:
             return function(*args, **options)
 
     def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
-        """Replace the student's functions by right ones, which run in the judge's process or have come as source."""
+        """Replace the student's functions with these names by right functions.
+
+        A right function runs in the judge's process, or here if `sources` has its text.
+        """
         for name in names:
             asked = self._function(RIGHT + name)
             setattr(self.module, name, Told(name, sources[name], asked) if name in sources else asked)
 
     def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
-        """Call a student's function, keep the result here because messages cannot hold it, and return its number."""
+        """Call a student's function, and keep its result in this process, because messages cannot hold it.
+
+        Return the number of the result.
+        """
         self.held.append(function_of(self.module, name)(*args))
         return len(self.held) - 1
 
@@ -187,7 +201,7 @@ class Worker:
         return getattr(self.held[held], name)(*args, **options)
 
     def do_drive(self, name: str, options: dict[str, Any]) -> Any:
-        """Call a function of minorm.labs.beside with the student's module."""
+        """Call a function of the lab's module in minorm.labs.beside, with the student's module as an argument."""
         module = WatchedModule(self.module, self.changed)
         return getattr(self.beside.module(), name)(module, **options)
 
@@ -196,12 +210,18 @@ class Worker:
         return getattr(self.beside.module(), name)(BUILDERS[kind](*pieces), **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
-        """Run the student's tests on an implementation in the judge's process, while the library is closed."""
+        """Run the student's tests on an implementation in the judge's process.
+
+        Meanwhile, calls of minorm's normalizations raise errors.
+        """
         with closed_library.closed():
             return run_tests(self.module, Absent(self.asked))
 
     def asked(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Ask the judge for a function's result, and return it or raise the judge's error."""
+        """Let the judge call the function with this name.
+
+        Return the result, or raise the error that the judge reports.
+        """
         reply = self.ask({"ask": name, "args": args, "options": options})
         if "refusal" in reply:
             kind = REFUSALS.get(reply["kind"], RuntimeError)
@@ -209,7 +229,10 @@ class Worker:
         return reply["value"]
 
     def compiled(self, kind: str, text: str) -> bytes:
-        """Return a shared library of this text. The judge compiles it in a process without the student's Python."""
+        """Return the bytes of a shared library compiled from `text`.
+
+        The judge compiles it in a process without the student's Python.
+        """
         return bytes(self.asked("compile", (kind, text), {}))
 
     def _function(self, name: str) -> Callable[..., Any]:
@@ -233,7 +256,7 @@ def _is_followed(value: Any) -> bool:
 
 
 def sendable(value: Any) -> Any:
-    """Return the value; raise TypeError if a message cannot hold it."""
+    """Return `value` if a message can hold it; otherwise raise TypeError."""
     try:
         encode(value, SENT)
     except WireError as error:
@@ -242,7 +265,7 @@ def sendable(value: Any) -> Any:
 
 
 class Absent:
-    """An implementation in the judge's process: calling one of its functions asks the judge."""
+    """Stands for an implementation that is in the judge's process. A call of one of its functions asks the judge."""
 
     def __init__(self, ask: Callable[[str, tuple[Any, ...], dict[str, Any]], Any]) -> None:
         self._ask = ask
@@ -254,7 +277,7 @@ class Absent:
 
 
 def function_of(module: Any, name: str) -> Callable[..., Any]:
-    """Return the student's function, or raise a NameError that says it is missing."""
+    """Return the student's function with this name; raise NameError if the file has no such function."""
     found = getattr(module, name, None)
     if not callable(found):
         raise NameError(f"there is no function {name} in the file")
@@ -262,7 +285,7 @@ def function_of(module: Any, name: str) -> Callable[..., Any]:
 
 
 def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
-    """Run each test_ function of the module on the implementation; stop after the first that fails."""
+    """Run the test_ functions of the module on the implementation, until one fails."""
     tests = [(name, f) for name, f in vars(module).items() if name.startswith(TEST) and callable(f)]
     if not tests:
         raise NameError(f"there is no function {TEST}... in the file")
@@ -280,7 +303,7 @@ def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
 
 
 def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
-    """Return `cell 3, line 7: AssertionError, in: ...`."""
+    """Return the place, the error and the line of a failed test, such as `cell 3, line 7: AssertionError, in: ...`."""
     file = getattr(getattr(test, "__code__", None), "co_filename", "")
     line, said = submission.line_of(error, file), submission.describe(error)
     if line is None:

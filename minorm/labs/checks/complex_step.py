@@ -27,7 +27,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def value_of(program: Program, arrays: Sequence[Any]) -> Any:
-    """Return the value of the program's last operation."""
+    """Run a program of operations on these arrays; return the result of its last operation."""
     values = list(arrays)
     for name, inputs, *settings in program:
         values.append(OPERATIONS[name](*[values[one] for one in inputs], *settings))
@@ -35,7 +35,7 @@ def value_of(program: Program, arrays: Sequence[Any]) -> Any:
 
 
 def slopes(f: Callable[..., Any], *arrays: Any) -> list[Any]:
-    """Return the gradient of the number f(*arrays) for each array."""
+    """Return the gradients of f(*arrays), which is one number, with respect to each array."""
     found = [np.zeros(array.shape) for array in arrays]
     for place, gradient in enumerate(found):
         for index in np.ndindex(gradient.shape):
@@ -46,17 +46,23 @@ def slopes(f: Callable[..., Any], *arrays: Any) -> list[Any]:
 
 
 def gradients(program: Program, arrays: Sequence[Any], dy: Any) -> list[Any]:
-    """Return the gradient of sum(dy * result) for each array."""
+    """Return the gradients of sum(dy * result of the program) with respect to each array."""
     return slopes(lambda *moved: (value_of(program, moved) * dy).sum(), *arrays)
 
 
 def through(x: Any, g: Any, eps: float, axes: tuple[int, ...], paths: Sequence[str] = PATHS) -> Any:
-    """Return the gradient of sum(g * xhat) for x through these paths alone."""
+    """Return the gradient of sum(g * xhat) with respect to x, through some paths only.
+
+    `paths` names them: "direct", "mean" and "variance".
+    """
     return slopes(lambda moved: (g * xhat_of(moved, eps, axes, paths)).sum(), x)[0]
 
 
 def xhat_of(x: Any, eps: float, axes: tuple[int, ...], paths: Sequence[str] = PATHS) -> Any:
-    """Compute (x - mean) * rstd. Only the paths in `paths` keep the imaginary part of x."""
+    """Compute xhat = (x - mean) * rstd for a complex x.
+
+    Where x enters through a path that is not in `paths`, its imaginary part is dropped.
+    """
     real = x.real
     mean = (x if "mean" in paths else real).mean(axis=axes, keepdims=True)
     moved = x if "variance" in paths else real

@@ -26,7 +26,7 @@ LAB = Lab(
 
 
 def _moments(x: Any, axes: tuple[int, ...], centered: bool = True) -> tuple[Any, Any]:
-    """Compute the moments by sums, one row after the other."""
+    """Compute mean and variance by sums, one row after the other."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     rows = x.astype(np.float64).transpose(*kept, *axes).reshape(*(x.shape[i] for i in kept), -1)
     mean = rows.sum(-1) / rows.shape[-1] if centered else 0 * rows.sum(-1)
@@ -41,7 +41,7 @@ def _norm(x: Any, axes: tuple[int, ...], eps: float, centered: bool = True) -> A
 
 
 def _data(rng: np.random.Generator, *shape: int) -> Any:
-    """Draw data with a mean other than 0, and with variances that are partly so small that eps matters."""
+    """Draw data with a mean other than 0. Some variances are so small that eps matters."""
     return rng.standard_normal(shape) * rng.uniform(0.02, 2, shape[1:]) + rng.uniform(-3, 3)
 
 

@@ -41,7 +41,7 @@ def _arithmetic(method: Method, name: str, rng: np.random.Generator) -> None:
 
 
 def _error(method: Method, name: str, rng: np.random.Generator, offset: float) -> float:
-    """Return the largest relative error of 64 columns in float32."""
+    """Run the student's method on 64 columns of float32 numbers. Return the largest relative error of a variance."""
     x = (rng.standard_normal((int(rng.integers(200, 400)), 64)) + offset).astype(np.float32)
     x = along(x if V.axis == 0 else x.reshape(len(x), 8, 8))
     right = x.astype(np.float64).var(axis=V.axis)
@@ -53,7 +53,7 @@ def _error(method: Method, name: str, rng: np.random.Generator, offset: float) -
 
 
 def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float, largest: float) -> None:
-    """Check that the error in units of float32 is at most `losing` times the offset."""
+    """Check that the relative error is at most 1e-5 + `losing` * STEP * offset, for offsets up to `largest`."""
     for power in range(-1, int(np.log10(largest)) + 1):
         offset = 10.0**power if power >= 0 else 0.0
         bound = 1e-5 + losing * STEP * offset
@@ -62,7 +62,10 @@ def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float
 
 
 def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower, str]:
-    """Follow the function on x: check its types and its formula, and that following does not change its answer."""
+    """Follow the function on x.
+
+    Check that it computes in float32 with its own formula, and gives the same answer when it is not followed.
+    """
     follow, what = Follower(), f"{name} of float32 numbers of shape {x.shape}"
     answer = follow.call(student, name, follow.array(x, rows=True, axis=V.axis), **options)
     verdicts.no_variance(follow, what)
@@ -72,7 +75,7 @@ def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower
 
 
 def _data(rng: np.random.Generator, rows: int) -> list[Any]:
-    """Draw a table of three columns, and another array: a vector, or three axes if the variant moves the values.
+    """Draw two arrays: a table of three columns, and a vector, or an array of three axes if V.axis is not 0.
 
     In both arrays the values lie along axis 0, as the formulas expect. `along` moves the values to the variant's axis.
     """
@@ -122,7 +125,10 @@ def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
 
 
 def _merges_states(student: Any, rng: np.random.Generator) -> None:
-    """Check `combine` on random float32 means and sums, so that it cannot compute its answer from values."""
+    """Follow `combine` on random means and sums in float32.
+
+    There are no values behind them, so `combine` must use its arguments.
+    """
     follow, what = Follower(), "combine of two states in float32"
     states = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
     held = [piece(n, follow.array(mean), follow.array(M)) for n, mean, M in states]
@@ -228,7 +234,7 @@ def shifted_error(student: Any, rng: np.random.Generator) -> None:
 
 
 def _run(x: Any, function: str, backend: Any) -> Any:
-    """Return y of a normalization with this backend."""
+    """Run a normalization of minorm with this backend, and return y."""
     if function == "rms_norm":
         return F.rms_norm(tensor(x), x.shape[2:], eps=1e-5, backend=backend).array
     if function == "layer_norm":
@@ -249,7 +255,7 @@ def _layer(student: Any, rng: np.random.Generator, function: str, offset: float)
 
 
 def _moments(student: Any, rng: np.random.Generator) -> None:
-    """Check that x - k is computed in the type of x.
+    """Check that the student's `moments` subtracts the shift k in the type of x.
 
     float64 is allowed for sums only. The answers alone do not show whether k was subtracted, because in float64 they
     are right without it.

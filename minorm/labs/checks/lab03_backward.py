@@ -53,7 +53,10 @@ def _graph(student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes:
 def _far_graph(
     student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...], eps: float
 ) -> None:
-    """Check `graph` on numbers near a million: a gradient has nine right digits there, finite differences only five."""
+    """Check `graph` on x near a million.
+
+    There a right gradient has nine digits, and finite differences have only five.
+    """
     x, g = rng.standard_normal((2, *shape))
     x = (x + FAR) - FAR  # as it is near a million, so that the gradients are equal
     xhat, rstd = _xhat(x, axes, eps)
@@ -65,7 +68,10 @@ def _far_graph(
 def _backward_pass(
     student: Any, name: str, before: tuple[Any, ...], arrays: tuple[Any, ...], after: tuple[Any, ...]
 ) -> None:
-    """Check that the function does the work of one pass: finite differences need one pass for each element."""
+    """Check that the student's function computes about as many numbers as one backward pass.
+
+    Finite differences need one pass for each element.
+    """
     size = arrays[0].size
     follow, what = Follower(plain=size // 4, decisions=size), f"{name} of {size} elements"
     answer = follow.call(student, name, *before, *(follow.array(array) for array in arrays), *after)
@@ -163,7 +169,7 @@ def _run(layer: str, arrays: tuple[Any, ...], backend: Any) -> tuple[Any, ...]:
 
 
 def _in_two_parts(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> tuple[Any, Any]:
-    """Run the library's forward, and move a part of the mean from k to d: usually the whole mean is in k."""
+    """Run the library's forward, but split the mean k + d differently: move 0.5 from d to k. Usually d is 0."""
     y, found = reference.forward(nest, x, s, b, equation)
     if not equation.centered:
         return y, found
@@ -214,7 +220,7 @@ def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
 
 @functools.cache
 def _library(steps: int, seed: int) -> Any:
-    """Return the losses with the library's kernels."""
+    """Train the digits' network with the library's kernels; return the losses."""
     return digits_network.losses(None, steps, seed)
 
 

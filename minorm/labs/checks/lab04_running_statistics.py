@@ -103,7 +103,10 @@ def _share(convention: str, momentum: float | None, seen: int) -> float:
 
 
 def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> list[tuple[Any, Any]]:
-    """Compute each running mean and variance as one weighted sum over all batches so far."""
+    """Return the running mean and variance after each batch.
+
+    Each is computed as one weighted sum over all batches so far.
+    """
     points = []
     fewer = 1 if convention in ("pytorch", "paper") else 0
     for count in range(1, len(batches) + 1):
@@ -185,12 +188,12 @@ def _implementation(
     var_moves: bool = True,
     evaluate_with_eps: bool = True,
 ) -> dict[str, Any]:
-    """Make BatchNorm without scale and bias, with one planted bug, in the variant's layout."""
+    """Make the functions of a BatchNorm without scale and bias, with one planted bug, for x in the variant's layout."""
 
     def statistics(x: Any) -> tuple[Any, Any]:
         """Return mean and var, summed in the accumulation type.
 
-        If the axes are the bug, var is the average of the variances over the batch axis alone.
+        With axes="N", which is a bug, the variances are taken over the batch axis alone and then averaged.
         """
         rows = _rows(x).astype(accumulate)
         m = rows.shape[1]

@@ -1,7 +1,7 @@
 """Lab 5: checks accuracies in both modes, recalibrated statistics, five repairs, and fine-tuning with batches of two.
 
-The student's process returns a state dict, or the settings that a function has made on layers. The judge puts these
-into its own model, and trains and measures this model in the judge's process.
+The student's process returns a state dict, or the settings that a function has made on layers. The judge copies them
+into another model, and trains and measures this model in the judge's process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _share(model: Any, x: Any, labels: Any) -> float:
 
 
 def _loaded(found: Any, what: str) -> Any:
-    """Return our own model with the state that the student's process returned."""
+    """Load the state that the student's process returned into a model of the judge's, and return this model."""
     model = gap.network()
     try:
         model.load_state_dict(found)
@@ -127,7 +127,7 @@ def other_momentum(student: Any, rng: np.random.Generator) -> None:
 
 
 def _averages(seed: int, batch_size: int) -> dict[str, Any]:
-    """Return the plain average of mean and var over the batches, computed from each layer's input."""
+    """Average the means and variances of batches, computed from each layer's input. Return both for each layer."""
     model, x, _, _ = trained(seed)
     model.train()
     layers = list(model.children())
@@ -191,7 +191,7 @@ for _kind in gap.BROKEN:
 
 
 def _mirrored(seed: int) -> Any:
-    """Return a model with the statistics of mirrored digits, in evaluation mode."""
+    """Return a model in evaluation mode whose running statistics come from mirrored digits."""
     model, x, _, _ = trained(seed, epochs=4)
     x = gap.mirrored(x)
     for layer in gap.norms(model):
@@ -206,7 +206,10 @@ def _mirrored(seed: int) -> Any:
 
 
 def _set_as(model: Any, said: dict[str, Any]) -> None:
-    """Give our model the settings and values that the student's function gave to its model."""
+    """Copy the values and settings in `said` to `model`.
+
+    The student's function gave them to a model in the student's process.
+    """
     model.load_state_dict(said["values"])
     layers, parameters = list(model.modules()), list(model.parameters())
     for layer, frozen, training in zip(layers, said["frozen"], said["training"], strict=True):
@@ -218,7 +221,10 @@ def _set_as(model: Any, said: dict[str, Any]) -> None:
 
 
 def _tuned(student: Any, seed: int, train: bool = True) -> dict[str, Any]:
-    """Freeze a model as the student does and fine-tune it on mirrored digits in batches of two; return its states."""
+    """Freeze a model as the student's function does, and train it on mirrored digits in batches of two.
+
+    Return its states before, after and unfrozen.
+    """
     model = _mirrored(seed)
     before = state(model)
     _set_as(model, student.drive("frozen", values=before))

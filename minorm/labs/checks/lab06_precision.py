@@ -1,4 +1,4 @@
-"""Lab 6: checks ulps, rounding by hand, overflow and a single rounding, and the student's tests on precision bugs."""
+"""Lab 6: checks ulps, rounding by hand, overflow, results that are rounded only once, and tests of precision bugs."""
 
 from __future__ import annotations
 
@@ -177,9 +177,9 @@ def no_wider_type(student: Any, rng: np.random.Generator) -> None:
 
 
 def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[Any, Any]:
-    """Return y over the last axis in float64, and the sum of the sizes of its summands: of x, the mean and b.
+    """Return y in float64 (normalized over the last axis), and the size of its summands, (|x - mean| + |mean|) f + |b|.
 
-    If x is near the mean, y is small although its summands are large.
+    f is |s| / sqrt(var + eps). If x is near the mean, y is small although the summands are large.
     """
     wide = x.astype(np.float64)
     mean = wide.mean(axis=-1, keepdims=True) * centered
@@ -191,7 +191,7 @@ def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[A
 
 
 def _computing_error(compute: str, dtype: Any) -> float:
-    """Return the error that computing may cause, relative to the size of the summands.
+    """Return the error that computing in the type `compute` may cause, relative to the size of the summands.
 
     NumPy rounds float64 to bfloat16 through float32.
     """
@@ -224,7 +224,7 @@ def _rounded_once(
 
 
 def _check_types(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
-    """Check that each number that y is computed from has the computing type, neither narrower nor wider."""
+    """Check that the student's layer_norm computes y only from numbers of the type that `compute` names."""
     for narrow, wide in kinds:
         x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
         follow, what = Follower(), f"layer_norm of {narrow} numbers, compute={wide!r}"
@@ -274,7 +274,7 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
 
 
 def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:
-    """Return y of a layer with the student's forward."""
+    """Run a layer of minorm with the student's forward, and return y."""
     backend, dtype = PartialBackend(forward=student.forward), None if compute is None else np.dtype(compute)
     if layer == "rms_norm":
         return F.rms_norm(tensor(x), x.shape[1:], tensor(s), 1e-5, compute_dtype=dtype, backend=backend).array
@@ -349,7 +349,7 @@ def _norm(
 ) -> dict[str, Any]:
     """Make a LayerNorm with a planted bug.
 
-    Without a bug, it computes in float32, takes its statistics in float64, and rounds once.
+    The right LayerNorm computes in float32, with statistics in float64, and rounds the result once.
     """
 
     def total(v: Any, kind: Any) -> Any:

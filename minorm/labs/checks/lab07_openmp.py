@@ -58,7 +58,7 @@ def plain_sum(size_t address, Py_ssize_t n):
 
 
 def _pieces(student: Any, *names: str) -> tuple[str, ...]:
-    """Return pieces of the student's text."""
+    """Return the texts that the student's functions with these names return."""
     found = [getattr(student, name)() for name in names]
     for name, text in zip(names, found, strict=True):
         true(isinstance(text, str), name, "text", type(text).__name__)
@@ -106,7 +106,7 @@ def lanes_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats: int, **options: Any) -> float:
-    """Return the seconds of one call by the judge's clock.
+    """Call a kernel `repeats` times through `ask`; return the seconds of one call by the judge's clock.
 
     The numbers change before each call, and every sum is checked. All numbers are whole, so float32 holds their sums
     exactly in any order.
@@ -125,7 +125,10 @@ def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats:
 
 
 def _lane_speed(student: Any, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the speed relative to a plain loop, and the plain loop's usual time relative to its best time."""
+    """Compare the student's kernel with a plain loop.
+
+    Return how many times faster it is, and the loop's median time divided by its shortest time.
+    """
     pieces, size, times = _pieces(student, "lanes_pyx"), 1 << 18, []
     for _ in range(5):
         slow = _timed(student.yardstick, (PLAIN,), rng, 40, function="plain_sum", size=size)
@@ -168,7 +171,7 @@ def parallel(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(found: Any, repeats: int, what: str) -> None:
-    """Check that all floats of the list are the same."""
+    """Check that all numbers in `found` have the same bits, with any number of threads."""
     first = np.float64(found[0])
     for place, value in enumerate(found):
         count = THREADS[place // repeats]
@@ -196,7 +199,7 @@ def parallel_bits(student: Any, rng: np.random.Generator) -> None:
 
 
 def _counted(student: Any, function: str, **options: Any) -> tuple[Any, Any]:
-    """Return the answer of a threaded function, and what each thread did."""
+    """Run one of the student's kernels with several threads. Return its answer, and what each thread did."""
     names = ("moments_pyx",) if function == "parallel_moments" else ("lanes_pyx", "parallel_pyx")
     pieces = _pieces(student, *names)
     student.native("cython", pieces, "nothing")  # if that compiles and the other does not, it is this machine
@@ -225,7 +228,10 @@ def _require_shared_work(student: Any, rng: np.random.Generator, function: str) 
 
 
 def _why_not_shared(rows: Any, size: int, threads: int, passes: int) -> tuple[str, str] | tuple[()]:
-    """Say what was expected of the threads and what they did; empty if they shared the work."""
+    """Return what was expected of the threads and what they did.
+
+    Return an empty result if the threads shared the work.
+    """
     read, loads, places, pauses, meanwhile = rows.T
     most, total = int(np.argmax(read)), int(read.sum())
     numbers = f"thread {most} read {read[most]} of {total} numbers"

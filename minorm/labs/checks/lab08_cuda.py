@@ -57,7 +57,7 @@ DOUBLE = re.compile(r"//[^\n]*|/\*.*?\*/|(\bdouble\b|\b_+[Ff]loat\d+\w*)", re.DO
 
 
 def _text(student: Any, piece: str) -> str:
-    """Return a piece of the student's text; raise Wrong if it uses C++ or a type wider than float.
+    """Return the CUDA text of the student's function `piece`. Raise Wrong if it uses C++ or a type wider than float.
 
     C++ code could change the counters of what each thread does.
     """
@@ -72,7 +72,7 @@ def _text(student: Any, piece: str) -> str:
 
 
 def _require_at_most(counts: Any, bound: int, what: str, of: str, why: str) -> None:
-    """Raise Wrong if one thread's count is above the bound. counts: an array (blocks, threads)"""
+    """Raise Wrong if a number in `counts`, an array (blocks, threads), is larger than `bound`."""
     counts = np.asarray(counts)
     block, thread = (int(place) for place in np.unravel_index(np.argmax(counts), counts.shape))
     most, total = int(counts[block, thread]), int(counts[block].sum())
@@ -168,7 +168,7 @@ def _sums_twice(student: Any, rng: np.random.Generator, piece: str, sizes: tuple
 def _every_barrier_needed(student: Any, rng: np.random.Generator, piece: str, threads: int) -> None:
     """Check that the sum needs each of its barriers.
 
-    Without one, a block of this size, or of four times this size, must have a race or a wrong sum.
+    If one barrier is removed, a block of `threads` or 4 * `threads` threads must have a race or a wrong sum.
     """
     count = _text(student, piece).count(BARRIER)
     true(0 < count <= 12, f"number of `{BARRIER}` in block_sum", "from 1 to 12", str(count))
@@ -192,7 +192,10 @@ def _few_barriers(student: Any, rng: np.random.Generator, piece: str, threads: i
 
 
 def _counted_sum(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any, ...]:
-    """Check the sums of one block_sum; return these sums, each thread's work, and the barriers of each block."""
+    """Run the student's block_sum once and check the sums.
+
+    Return the sums, each thread's work, and the number of barriers per block.
+    """
     what = f"block_sum of {x.shape[1]} threads"
     found = student.native("cuda", (_text(student, piece), HARNESS), "worked", x=x, **options)
     y, work, barriers, race = parts(found, 4, what)
@@ -204,7 +207,7 @@ def _counted_sum(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any,
 
 
 def _adds_in_tree(student: Any, rng: np.random.Generator) -> None:
-    """Check that each thread reads little, so the additions are spread over the threads and the steps."""
+    """Check that each thread reads few numbers. The additions are then spread over the threads, as in a tree."""
     threads = int(rng.choice((512, 1024)))
     steps, what = threads.bit_length() - 1, f"block_sum of {threads} threads"
     _, work, barriers = _counted_sum(student, "tree_cu", _numbers(rng, 2, threads))
@@ -259,7 +262,7 @@ def tree_work(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("8.2", "few roundings", seconds=SECONDS)
 def tree_exact(student: Any, rng: np.random.Generator) -> None:
-    """Add 1023 ones to 2^24.
+    """Check that block_sum adds 1023 ones to 2^24 almost exactly, in float32.
 
     Added one by one, all ones are lost. A tree loses a single one, or a few if a step adds more than two numbers.
     """
@@ -308,7 +311,10 @@ def shuffle_sizes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _row_moments(student: Any, x: Any, threads: int, seeds: int) -> tuple[list[Any], Any, Any]:
-    """Return k, d and var of each row for each seed, each thread's work, and a race if there was one."""
+    """Run the student's kernel once for each seed.
+
+    Return k, d and var of each row, each thread's work, and a race if there was one.
+    """
     pieces = (_text(student, "shuffle_cu"), _text(student, "moments_cu"))
     found, work, race = parts(
         student.native("cuda", pieces, "row_moments", x=x, threads=threads, seeds=seeds), 3, "moments"

@@ -34,7 +34,7 @@ SECONDS = 60.0
 
 
 def _rows(rng: np.random.Generator, counts: tuple[int, ...], channels: int, offset: float = 0.0) -> list[Any]:
-    """Draw rows for each rank. The means differ from rank to rank, and by about `offset` between channels."""
+    """Draw rows for each rank. Each rank has other means; channel c has a mean near `offset` * (c + 1)."""
     means = rng.standard_normal((len(counts), channels)) + offset * np.arange(1, channels + 1)
     return [rng.standard_normal((count, channels)) + mean for count, mean in zip(counts, means, strict=True)]
 
@@ -89,7 +89,7 @@ def merge_far(student: Any, rng: np.random.Generator) -> None:
 
 
 def _same_on_all_ranks(found: list[Any]) -> Any:
-    """Return the result of rank 0. All ranks must have the same result."""
+    """Raise Wrong unless all ranks have the same result; return this result."""
     first = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in found[0]])
     for number, other in enumerate(found[1:], 1):
         flat = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in other])
@@ -98,7 +98,7 @@ def _same_on_all_ranks(found: list[Any]) -> Any:
 
 
 def gathered(student: Any, counts: list[int], mean: Any, told: Any) -> list[Any]:
-    """Run all_moments on each rank; return for each rank the result and the number of messages."""
+    """Run all_moments on each rank. Return one pair per rank: the result and the number of messages."""
 
     def program(rank: Rank) -> list[Any]:
         found = student.at(rank).all_moments(counts[rank.number], mean[rank.number], told[rank.number])
@@ -128,7 +128,7 @@ def moments_of_many(student: Any, rng: np.random.Generator) -> None:
 
 
 def gradients(student: Any, g: list[Any], xhat: list[Any], rstd: Any) -> list[Any]:
-    """Run input_gradient on each rank; return for each rank the result and the number of messages."""
+    """Run input_gradient on each rank. Return one pair per rank: the result and the number of messages."""
 
     def program(rank: Rank) -> list[Any]:
         dx = student.at(rank).input_gradient(g[rank.number], xhat[rank.number], rstd)
@@ -164,7 +164,7 @@ def gradient_unequal(student: Any, rng: np.random.Generator) -> None:
 
 
 def summed(student: Any, lists: list[list[Any]]) -> list[Any]:
-    """Run sum_gradients on each rank; return for each rank the result and the number of messages."""
+    """Run sum_gradients on each rank. Return one pair per rank: the result and the number of messages."""
 
     def program(rank: Rank) -> list[Any]:
         return [student.at(rank).sum_gradients(lists[rank.number]), rank.messages]
@@ -231,7 +231,10 @@ def _batch_norm(x: Any, dy: Any, s: Any, b: Any, backend: Any = None, rank: Any 
 
 
 def _layer(student: Any, rng: np.random.Generator, shapes: tuple[tuple[int, ...], ...], dtype: Any = np.float64) -> Any:
-    """Run the student's layer on ranks, and minorm's layer on the whole batch; return both results and the cuts."""
+    """Run the student's layer on ranks, and minorm's layer on the whole batch.
+
+    Return both results, and the rows at which the batch is cut.
+    """
     offset = 3.0 if dtype == np.float64 else 1e4
     xs = [(rng.standard_normal(shape) * 2 + rng.standard_normal() + offset).astype(dtype) for shape in shapes]
     dys = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
@@ -297,7 +300,7 @@ def trained(student: Any, cuts: list[int], steps: int) -> Any:
 
 @functools.cache
 def _one_computer(steps: int) -> Any:
-    """Return the losses of one computer."""
+    """Train the digits' network on one computer, and return the losses."""
     return digits_network.losses(None, steps)
 
 
@@ -310,7 +313,10 @@ def training(student: Any, rng: np.random.Generator) -> None:
 
 
 def carried(student: Any, vectors: Any, sizes: list[int]) -> list[Any]:
-    """Run sum_over with each number of ranks; return for each rank the result, messages and sent numbers."""
+    """Run sum_over with each number of ranks.
+
+    Return for each rank the result, the number of messages, and the number of numbers sent.
+    """
 
     def program(rank: Rank) -> list[Any]:
         found = student.at(rank).sum_over(np.split(vectors, rank.size)[rank.number])

@@ -45,7 +45,10 @@ def _momentum() -> float:
 
 
 def _answer_of(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
-    """Return the answer, or None if a ValueError was expected and raised."""
+    """Return the answer of the student's function.
+
+    If `expected` is None, the function must raise ValueError, and the result is None.
+    """
     found = student.drive("asked", function=function, data=data, **options)
     if expected is None:
         true("refused" in found, what, REFUSED, str(found.get("answer")))
@@ -55,7 +58,7 @@ def _answer_of(student: Any, function: str, expected: Any, what: str, data: Any,
 
 
 def _node(operator: str, opset: int, outputs: tuple[str, ...] = ("y",), **attributes: Any) -> Any:
-    """Make a small model."""
+    """Make a small model with one node of this operator."""
     x, small = np.zeros((2, 2, 3), np.float32), [np.ones(2, np.float32)] * (4 if operator == BATCH else 2)
     return zoo.specimen(operator, opset, x, small, attributes, outputs)
 
@@ -104,7 +107,7 @@ def domains(student: Any, rng: np.random.Generator) -> None:
 
 
 def _defaults(operator: str, version: int) -> dict[str, Any]:
-    """Return the attributes of this version that have a default."""
+    """Return a dict with the attributes of this version that have a default, and their defaults."""
     found: dict[str, Any] = {"epsilon": _epsilon()}
     if operator == GROUP:
         return found | ({"stash_type": 1} if version >= 21 else {})
@@ -117,7 +120,7 @@ def _defaults(operator: str, version: int) -> dict[str, Any]:
 
 
 def _required_attributes(operator: str, version: int) -> dict[str, Any]:
-    """Return the attributes that this version requires."""
+    """Return a dict with the attributes that this version requires, and values for them."""
     if operator == GROUP:
         return {"num_groups": 2}
     return dict(CONSUMED) if version == 1 else {}
@@ -261,7 +264,7 @@ class Case:
         return [self.x.dtype, self.parameters[-1].dtype, self.parameters[-1].dtype, self.x.dtype, self.x.dtype]
 
     def compare(self, place: int, got: Any, right: Any, what: str) -> None:
-        """Compare one result, with the tolerance of its type."""
+        """Compare the result with the index `place` with the right one, within the tolerance of its type."""
         dtype = self.types()[place]
         tolerance = TOLERANCE[str(dtype)]
         close(got, right, what, rtol=tolerance, atol=tolerance, dtype=dtype)

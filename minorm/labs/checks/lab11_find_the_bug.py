@@ -1,8 +1,8 @@
 """Lab 11: checks a distance, three formulas, a function that shrinks cases, and cases that show planted and real bugs.
 
 Cases come back as numbers. The judge runs the suspects, the reference and minorm in its own process, and onnxruntime in
-a separate one. A case earns points if the tool in question is wrong on it and another oracle is right. So numbers that
-break every tool earn nothing.
+a separate one. A case earns points if the tool that the task names is wrong on it, and another tool is right on it. So
+numbers that break every tool earn nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ WITNESSES = {  # whether a tool still has its bug
 
 
 def distance(got: Any, right: Any) -> float:
-    """Return the number that task 11.1 asks for."""
+    """Return how far the results are from the right ones: max |got - right| / max(floor, max |right|).
+
+    This is task 11.1.
+    """
     if len(got) != len(right):
         return float("inf")
     found = [0.0]
@@ -254,7 +257,7 @@ def other_shapes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
-    """Return the distance from the right answer, and the same in words.
+    """Return how far the oracle's answer to the case is from the right answer, as a number and as a text.
 
     The distance is infinite for a crash and NaN for a refusal.
     """
@@ -284,7 +287,7 @@ def _case(cases: Any, name: str, what: str, operator: str) -> Any:
 
 
 def _shows(oracle: Callable[[Any], list[Any]], case: Any, bound: float, others: list[str], what: str) -> None:
-    """Raise Wrong unless the oracle is wrong on the case and one of the other oracles is right."""
+    """Raise Wrong unless `oracle` is wrong on the case and one of the oracles named in `others` is right."""
     off, words = _answer(oracle, case)
     true(off > bound, what, f"an answer more than {bound:g} from the formula", words)
     for name in others:
@@ -309,7 +312,7 @@ def _planted(student: Any, name: str, few: bool) -> None:
 
 @functools.cache
 def mended(name: str) -> bool:
-    """Return whether this version of the tool no longer has its bug."""
+    """Return whether the installed version of the tool `name` no longer has the bug that the lab asks for."""
     return not _answer(oracles.ORACLES[name.split(", ", maxsplit=1)[0]], WITNESSES[name])[0] > SHOWN["real"]
 
 

@@ -1,4 +1,4 @@
-"""Lab 12: compares kernels with formulas, losses bit for bit with our own loop, and models in files with ours.
+"""Lab 12: compares kernels with formulas, losses bit for bit with the judge's loop, and models in files with its own.
 
 minorm.onnx needs the onnx package, which the other labs do not need. So minorm.onnx is imported only inside the checks.
 """
@@ -148,7 +148,10 @@ def early_and_late(student: Any, rng: np.random.Generator) -> None:
 
 
 def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """Return the file that the student's `write` makes, and a model equal to the one that `write` got."""
+    """Let the student write a trained model.
+
+    Return the file, and a model with the same values as the one that was written.
+    """
     seed = int(rng.integers(100))
     found = student.drive("written", seed=seed, training=training)
     run = capstone.Run(seed)

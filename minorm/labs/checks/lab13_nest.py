@@ -52,7 +52,7 @@ def right_steps(shape: Ints, strides: Ints, itemsize: int) -> list[tuple[int, in
 
 
 def right_plan(shape: Ints, strides: Ints, itemsize: int, reduced: Ints, varies: Ints) -> tuple[list[Ints], list[Ints]]:
-    """Return the library's loops."""
+    """Return the loops that the library plans: (kept loops, reduced loops)."""
     right_steps(shape, strides, itemsize)
     found = nest.plan(tuple(shape), tuple(reduced), 1, tuple(varies), tuple(step // itemsize for step in strides))
     return [tuple(loop) for loop in found.keep], [tuple(loop) for loop in found.reduce]

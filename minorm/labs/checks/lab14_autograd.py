@@ -187,18 +187,24 @@ def random_programs(student: Any, rng: np.random.Generator) -> None:
 
 
 class Probes:
-    """The judge's operations: y = a + number, with the gradient 2.5 dy + number. `asked` lists all calls in order."""
+    """The judge's operations.
+
+    Operation number n computes y = a + n, and its gradient is 2.5 dy + n. `asked` lists all calls of `back`.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Any]] = []
         self.serving = {"forward": self.forward, "back": self.back}
 
     def forward(self, number: int, value: Any) -> Any:
-        """Return the operation's value."""
+        """Return value + number, the result of the operation with this number."""
         return np.asarray(value, np.float64) + number
 
     def back(self, number: int, dy: Any) -> Any:
-        """Return a gradient that does not follow from the value, so that only a walk back finds it."""
+        """Return 2.5 dy + number.
+
+        This does not follow from the values, so only a student's backward pass can find the gradients.
+        """
         self.asked.append((number, np.array(dy, np.float64)))
         return self.slope(number, dy)
 
@@ -208,7 +214,7 @@ class Probes:
         return 2.5 * np.asarray(dy, np.float64) + number
 
     def drive(self, student: Any, name: str, **options: Any) -> Any:
-        """Call a function of minorm.labs.beside, with this class's forward and back as `forward` and `back`."""
+        """Call a function of minorm.labs.beside that can call `forward` and `back` of this object."""
         options |= {"forward": Callback("forward"), "back": Callback("back")}
         return student.ask({"do": "drive", "name": name, "options": options}, self.serving)
 
@@ -308,7 +314,10 @@ def formulas(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("14.5", "the formulas for any xhat and rstd")
 def formulas_alone(student: Any, rng: np.random.Generator) -> None:
-    """Check the formulas on random xhat and rstd: as no x leads to these values, a graph cannot give this answer."""
+    """Check three_terms on random xhat and rstd.
+
+    They belong to no x, so only the formulas can give the right answer.
+    """
     g, xhat = rng.standard_normal((2, 3, 2, 5)) + 1
     rstd = _positive(rng, (1, 2, 1))
     got = parts(student.three_terms(g, xhat, rstd, (0, 2)), 3, "three_terms")
@@ -351,7 +360,10 @@ def _output(x: Any, w1: Any, s: Any, b: Any, w2: Any, c: Any) -> Any:
 
 
 def _trained(x: Any, target: Any, parameters: list[Any], steps: int, rate: float) -> tuple[Any, list[Any]]:
-    """Train by gradient descent with complex steps."""
+    """Train the network by gradient descent, with gradients by complex steps.
+
+    Return the losses and the trained parameters.
+    """
 
     def loss(*parameters: Any) -> Any:
         return ((_output(x, *parameters) - target) ** 2).mean()

@@ -34,7 +34,7 @@ FUNCTIONS = ("batch_norm", "group_norm", "layer_norm", "lp_norm")
 
 
 def _case_that_shows(letter: str, case: Any, what: str) -> dict[str, Any]:
-    """Return the case if the exhibit is wrong on it, but a right program in the same types is right.
+    """Return the case if the exhibit gives a wrong result and a right program, in the same types, gives a right one.
 
     Otherwise raise Wrong.
     """
@@ -105,7 +105,10 @@ def smallest_second(student: Any, rng: np.random.Generator) -> None:
 
 
 def _fails(student: Any, letter: str, implementation: Callable[..., Any]) -> str:
-    """Return the message of the test if it failed, otherwise an empty text."""
+    """Run the student's test for an exhibit on this implementation.
+
+    Return the test's message if it failed, otherwise an empty text.
+    """
     try:
         student.call(f"cause_{letter}", (Callback("norm"),), {}, {"norm": implementation})
     except Failure as failure:

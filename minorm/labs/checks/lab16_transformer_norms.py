@@ -123,7 +123,10 @@ def bound(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(got: Any, x: Any, s: Any, eps: float, cast_first: bool, what: str) -> None:
-    """Raise Wrong unless each number has the convention's bits for xhat or for an xhat a few float32 units away."""
+    """Raise Wrong unless each number of `got` has the bits that this convention gives.
+
+    xhat itself may differ by a few float32 units.
+    """
     found = numbers(got, what, f"numbers of shape {x.shape}")
     true(found.shape == x.shape, what, f"shape {x.shape}", f"shape {found.shape}")
     true(found.dtype == x.dtype, what, f"numbers of type {x.dtype}", str(found.dtype))
@@ -161,7 +164,7 @@ def extreme(student: Any, rng: np.random.Generator) -> None:
 
 
 def _models(rng: np.random.Generator, kind: str) -> list[tuple[str, Any, Any, Any]]:
-    """Return four models in a random order, one for each answer, as (answer, x, s, y)."""
+    """Return four outputs of models in a random order, as tuples (answer, x, s, y). Each has another right answer."""
     dtype = getattr(dtypes, kind)
     found: list[tuple[str, Any, Any, Any]] = []
     x = (rng.standard_normal((40, 32)) * 2).astype(dtype)

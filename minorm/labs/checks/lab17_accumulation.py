@@ -25,7 +25,7 @@ NAMES = ("w", "s", "b")
 
 
 def _named(got: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
-    """Return the dict if it has these names, or raise Wrong."""
+    """Return `got` if it is a dict with these names; otherwise raise Wrong."""
     expected = f"a dict with {', '.join(map(repr, names))}"
     true(isinstance(got, dict), what, expected, type(got).__name__)
     true(set(got) == set(names), what, expected, f"{', '.join(map(repr, got))}")
@@ -42,7 +42,7 @@ def _loss(x: Any, t: Any, values: Sequence[Any], eps: float, axis: int) -> Any:
 
 
 def _derivatives(x: Any, t: Any, parameters: Sequence[Any], eps: float, axis: int = 0) -> dict[str, Any]:
-    """Return the gradient of the loss for w, s and b."""
+    """Return the gradients of the loss with respect to w, s and b."""
     return dict(zip(NAMES, slopes(lambda *values: _loss(x, t, values, eps, axis), *parameters), strict=True))
 
 
@@ -88,7 +88,7 @@ def other_gradients(student: Any, rng: np.random.Generator) -> None:
 
 
 def _updates(student: Any, momentum: float, k: int) -> None:
-    """Check the shares against k updates in which one of the values is 1 and all others are 0."""
+    """Compare the student's shares with those that k updates show: one of the values is 1 and all others are 0."""
     weights = []
     for place in range(k + 1):
         running = float(place == 0)

@@ -1,4 +1,4 @@
-"""Lab 18: checks folding against a layer and its BatchNorm, and bounds against errors that all have the same sign."""
+"""Lab 18: compares a folded layer with the layer and its BatchNorm, and error bounds with errors of a single sign."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ right = mistakes.Right()
 
 
 def _norm(rng: np.random.Generator, channels: int) -> tuple[Any, Any, float, Any, Any]:
-    """Draw mean, var, eps, s and b."""
+    """Draw the statistics and parameters of a BatchNorm: mean, var, eps, s and b."""
     mean, s, b = rng.standard_normal((3, channels))
     return mean, rng.uniform(0.2, 3, channels), float(rng.uniform(1e-3, 0.5)), s, b
 
@@ -107,7 +107,7 @@ def folds_odd(student: Any, rng: np.random.Generator) -> None:
 
 
 def _rounding(x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any, u: float) -> Any:
-    """Compute 2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|); the sum runs over the n inputs."""
+    """Return the bound 2 gamma(n + 7) (|a| (sum |x| |W| + |c| + |mean|) + |b|); the sum runs over the n inputs."""
     k = W.shape[1] + 7
     terms = np.einsum("in,cn->ic", np.abs(x), np.abs(W)) + (np.abs(c) + np.abs(mean))
     return 2 * k * u / (1 - k * u) * (terms * np.abs(s / np.sqrt(var + eps)) + np.abs(b))

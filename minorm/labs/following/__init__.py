@@ -1,4 +1,4 @@
-"""Follows how a student's function computes: the judge keeps its arrays, does each operation and lists it.
+"""Follows how a student's function computes: the judge keeps the arrays, runs each operation and lists the operation.
 
     numpy_operations  the available operations
     follower          the judge's side: the numbers, and a list of all operations on them

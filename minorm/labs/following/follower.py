@@ -1,4 +1,4 @@
-"""Holds the numbers of followed arrays for the judge, does each operation, and lists it.
+"""Holds the numbers of followed arrays for the judge, runs each operation, and lists the operation.
 
     follow = Follower()
     x = follow.array(numbers, rows=True)
@@ -39,8 +39,9 @@ COPYING = {"array", "asanyarray", "asarray", "ascontiguousarray", "copy", "astyp
 class Follower:
     """The arrays that a student got, and the operations on them.
 
-    plain  how many numbers the student's process may get; decisions: how many truth values the process may get
-    reason  why the function could not be followed; empty if the function was followed
+    plain      how many numbers the student's process may get
+    decisions  how many truth values the process may get
+    reason     why the function could not be followed; empty if the function was followed
     """
 
     plain: int = 0
@@ -77,7 +78,7 @@ class Follower:
         return self._resolved(answer)
 
     def serve(self, kind: str, name: str, args: Any, options: Any) -> Any:
-        """Do one operation for the student's process."""
+        """Run an operation that the student's process asks for, and return the result for this process."""
         try:
             if kind == "refused":
                 raise numpy_operations.Unknown(name)
@@ -128,7 +129,7 @@ class Follower:
     def _plain(self, name: str, source: Value) -> Any:
         """Return a number or a truth value to the student's process.
 
-        The process needs some for decisions, but must not get all the data.
+        The process needs a few numbers for decisions, but must not get all the data.
         """
         size = np.size(source.value)
         if name == "bool":
@@ -232,7 +233,7 @@ class Follower:
     def _see_rows(self, array: Any, value: Value, row: Any, column: Any) -> None:
         """Store the row and column of each number in arrays with the same order in memory as the given array.
 
-        So a view of the given array has its rows and columns in the same view of these arrays.
+        So the rows and columns of the numbers in a view of `array` are found by taking the same view of the two arrays.
         """
         start = array.__array_interface__["data"][0]
         flat = []
@@ -245,7 +246,10 @@ class Follower:
         value.rows, value.columns = self._rows_of(array)
 
     def _see_copy(self, given: list[Value], outputs: list[Value]) -> None:
-        """Treat a copy of all the data like the data itself."""
+        """If an operation has copied all the data, record the copy's rows and columns.
+
+        Reads of the copy then count too.
+        """
         if len(given) == len(outputs) == 1 and given[0].buffer.rows and given[0].rows is not None:
             source, copy = given[0].value, outputs[0].value
             whole = isinstance(copy, np.ndarray) and copy.ndim and source.nbytes == _root(source).nbytes
@@ -254,7 +258,10 @@ class Follower:
                 self._see_rows(copy, outputs[0], *self._places_of(source))
 
     def _places_of(self, array: Any) -> tuple[Any, Any]:
-        """Return the row and the column of each number; empty arrays if the array does not hold the data."""
+        """Return the row and the column of each number in `array`.
+
+        Return two empty arrays if `array` is not part of the data.
+        """
         low, high = np.lib.array_utils.byte_bounds(array)
         for start, end, row, column in self._data:
             if start <= low and high <= end:
@@ -294,7 +301,7 @@ class Follower:
         return answer
 
     def leading_to(self, answers: list[Value] | None = None) -> list[Event]:
-        """Return the operations on which the answers depend, in order."""
+        """Return, in order, the operations on which the answers depend."""
         needed = {value.buffer for value in (self.answers if answers is None else answers)}
         found = []
         for event in reversed(self.events):

@@ -10,9 +10,11 @@ import numpy as np
 
 @dataclass(eq=False)
 class Buffer:
-    """A piece of memory. depends: whether its numbers depend on the data
+    """A piece of memory.
 
-    born, read: which operation of the list made it, and which one read it last
+    depends  whether the numbers in it depend on the data
+    born     the index of the operation that made it
+    read     the index of the last operation that read it
     """
 
     size: int
@@ -26,7 +28,7 @@ class Buffer:
 class Value:
     """A NumPy array or number, and its piece of memory.
 
-    rows, columns: the first and the last row and column of the data that it holds
+    rows, columns: (first, last) row and column of the data that the array holds
     """
 
     number: int
@@ -72,7 +74,10 @@ def is_view_index(index: Any) -> bool:
 
 
 def with_axes(index: Any) -> tuple[Any, ...]:
-    """Return an index that selects the same, but gives an array without axes where the given index gives a number."""
+    """Return an index that selects the same elements.
+
+    If `index` selects a single number, the result gives an array without axes.
+    """
     parts = index if isinstance(index, tuple) else (index,)
     return parts if ... in parts else (*parts, ...)
 

@@ -31,7 +31,7 @@ def same_answer(followed: Any, plain: Any, what: str) -> None:
 
 
 def no_variance(follow: Follower, what: str) -> None:
-    """Raise Wrong if one of NumPy's own variances ran."""
+    """Raise Wrong if the function called NumPy's var, std or a similar function."""
     for event in follow.events:
         if event.name.removeprefix("np.").removeprefix(".") in VARIANCES:
             called = event.name if event.name.startswith("np.") else f"x{event.name}"
@@ -39,7 +39,10 @@ def no_variance(follow: Follower, what: str) -> None:
 
 
 def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") -> None:
-    """Raise Wrong unless all results computed from the data have these types; truth values are allowed."""
+    """Raise Wrong unless all results that depend on the data have one of the types in `allowed`.
+
+    Truth values are always allowed.
+    """
     names = list(allowed)
     for event in follow.events:
         seen = [name for name in event.types if name not in (*names, "bool")]
@@ -48,7 +51,10 @@ def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") ->
 
 
 def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: str) -> None:
-    """Raise Wrong if a subtraction gives more than `rows` numbers in the wide type; sums may have this type."""
+    """Raise Wrong if a subtraction gives more than `rows` numbers in the type `wide`.
+
+    Other operations, such as sums, may use this type.
+    """
     for event in follow.events:
         if event.name in ("-", "-=", "np.subtract") and event.depends and wide in event.types:
             size = max(np.size(value.value) for value in event.outputs)
@@ -97,14 +103,17 @@ def work(follow: Follower, given: int, what: str) -> None:
 
 
 def blocks_apart(follow: Follower, ends: Sequence[int], what: str, called: str) -> None:
-    """Raise Wrong if one operation reads rows of two blocks. ends: for each block, the first row after it"""
+    """Raise Wrong if one operation reads rows of two blocks.
+
+    `ends` has, for each block, the first row after the block.
+    """
     for event, (first, last), _ in _reads(follow):
         if np.searchsorted(ends, first, "right") != np.searchsorted(ends, last, "right"):
             raise Wrong(what, called, f"{event.name} read values {first} to {last} of x at once")
 
 
 def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
-    """Raise Wrong unless each value is read once, in order, and little is kept of earlier values."""
+    """Raise Wrong unless the function reads each value once, in order, and keeps few numbers from earlier values."""
     blocks_apart(follow, range(1, rows + 1), what, "one value after the other")
     at = np.full(columns, -1)
     turns = []
@@ -129,7 +138,10 @@ def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
 
 
 def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, int]]]:
-    """Return the operations that read the data, each with the first and last row and column that it read."""
+    """Return the operations that read the data.
+
+    Each comes with the (first, last) row and the (first, last) column that it read.
+    """
     found = []
     for event in follow.events:
         whole = event.kind == "moved" and any(value.buffer.rows for value in event.outputs)  # a copy of all the data
@@ -144,9 +156,9 @@ def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, in
 
 
 def formed(follow: Follower, choices: Sequence[Any], what: str, words: str, rtol: float = 1e-4) -> None:
-    """Raise Wrong unless the operations gave the expected numbers, whose signs do not count.
+    """Raise Wrong unless the operations gave the expected numbers up to their signs.
 
-    For each position, some operation must have given the number that one of the arrays `choices` has there.
+    For each position, an operation must have given the number that one of the arrays in `choices` has at this position.
     """
     seen = [event.numbers for event in follow.leading_to() if event.kind in ("computed", "moved")]
     numbers = np.sort(np.abs(np.concatenate([np.zeros(0), *seen])))

@@ -29,18 +29,21 @@ LOST = ("too slow", "died", "not run")
 
 
 class Item(Protocol):
-    """A check, or the bugs that a student's tests should find."""
+    """Something that earns points: a check, or the bugs that a student's tests should find."""
 
     @property
     def task(self) -> str:
         """The task's number, such as "1.1"."""
 
     def run(self, student: Student, seed: int) -> list[Outcome]:
-        """Run the item and return its rows."""
+        """Run the check or the tests on the student's functions, and return the rows of results."""
 
 
 def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, Functions]) -> list[Outcome]:
-    """Return the rows of all items. If the student's functions cannot be replaced, each item runs just once."""
+    """Run all checks and return their rows.
+
+    If the student's functions cannot be replaced, each check runs just once.
+    """
     replace = getattr(type(student), "replace", None)
     if replace is None or not provided:
         return [row for item in items for row in item.run(student, seed)]
@@ -52,8 +55,9 @@ def run(items: Sequence[Item], student: Any, seed: int, provided: Mapping[str, F
 class _Asking:
     """Runs items for one student, first with the student's own functions, then with right ones for some tasks.
 
-    lost   tasks whose functions did not return
-    wrong  tasks with provided functions whose checks fail even if the other tasks' functions are right
+    lost   the tasks whose functions hung or crashed
+    wrong  the tasks whose checks fail even with right functions for other tasks, and for which the lab provides right
+           functions
     """
 
     def __init__(
@@ -70,7 +74,10 @@ class _Asking:
         self._called: set[str] = set()
 
     def first(self, item: Item) -> list[Outcome]:
-        """Return the item's rows with the student's own functions; functions that hung or crashed are replaced."""
+        """Run a check with the student's own functions and return its rows.
+
+        Functions that hung or crashed earlier are replaced.
+        """
         if item.task in self._lost:
             silent = _Silent(f"task {item.task} did not return in an earlier check")
             return item.run(silent, self._seed)
@@ -80,9 +87,9 @@ class _Asking:
         return rows
 
     def again(self, item: Item, rows: list[Outcome]) -> list[Outcome]:
-        """Run a failed item again with right functions for earlier tasks; replace each failed row that now passes.
+        """Run a failed check again with right functions for earlier tasks. Replace each failed row that now passes.
 
-        This second round runs after all items have run once, because replacing functions takes a fresh process.
+        This second round comes after all checks have run once, because replacing functions takes a fresh process.
         """
         earlier = [task for task in self._wrong if task != item.task]
         hopeless = item.task in self._lost or set(earlier) <= set(self._lost)
@@ -98,7 +105,10 @@ class _Asking:
         return rows
 
     def _asked(self, item: Item, tasks: list[str]) -> list[Outcome]:
-        """Return the item's rows with right functions for these tasks; passed rows name the tasks that were needed."""
+        """Run a check with right functions for these tasks.
+
+        Return its rows; rows that passed name the tasks whose right functions were called.
+        """
         if tasks != self._replaced:
             solves = {name: task for task in tasks for name in self._provided[task]}
             functions = {name: self._provided[task][name] for name, task in solves.items()}
@@ -116,7 +126,7 @@ class _Asking:
 
 
 class _Silent(Student):
-    """Stands in for a student whose functions are not called any more; each request fails with a reason."""
+    """Stands for a student whose functions are not called any more. Each request raises a Failure that says why."""
 
     def __init__(self, said: str) -> None:
         self.notes, self.remarks = [], []
@@ -129,14 +139,17 @@ class _Silent(Student):
 
 
 def _better(row: Outcome, again: Outcome) -> Outcome:
-    """Return the second row if only the second passed. Otherwise return the first, with the failures of both rows."""
+    """Return `again` if only `again` passed. Otherwise return `row` with the failures of both rows."""
     if again.status == "passed" != row.status:
         return again
     return row.but(failures=[*row.failures, *again.failures])
 
 
 def _undone(row: Outcome) -> bool:
-    """Return whether the stub of this task itself failed. Right functions for other tasks cannot help then."""
+    """Return whether the check failed because its own task still has the stub.
+
+    Right functions for other tasks cannot help then.
+    """
     return row.status == "not done" and row.got.startswith(f"Task {row.task}:")
 
 

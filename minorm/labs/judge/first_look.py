@@ -2,8 +2,8 @@
 
 The file may be empty, unchanged, for another lab, or a copy of another student's work.
 
-A judge with limits does this, because a student's file may take arbitrarily long to read. The code is compared without
-comments and empty lines, so copies are found even if files, cells and headings have other names.
+This is done in a judge's process with limits, because a student's file may take arbitrarily long to read. The code is
+compared without comments and empty lines, so copies are found even if files, cells and headings have other names.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from minorm.labs.varied.choices import PLAIN, Variant
 def chosen(paths: Sequence[Path], lab: Lab) -> tuple[Path, dict[str, Any]]:
     """Choose the file that is the student's work, and return it with what `look` says about it.
 
-    The student's work is the file that was changed. If a notebook and a Python file hold the same code, the Python file
-    is chosen. ValueError is raised if several files hold different work.
+    The student's work is the file that differs from the stub that students get. If a notebook and a Python file hold
+    the same code, the Python file is chosen. ValueError is raised if several files hold different work.
     """
     if len(paths) == 1:
         return paths[0], _seen(paths[0], lab)
@@ -83,11 +83,12 @@ def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
 
 
 def asked(lab: Lab, said: str, code: str | None) -> tuple[Lab, str]:
-    """Return the lab in the variant of this code, and a remark if the file names another variant.
+    """Return the lab in the variant to grade, and a remark if the file names another variant, else an empty text.
 
-    said  the code in the file
-    code  empty for the plain lab; None for the variant that the file names. ValueError is raised if this variant is
-          unknown.
+    said  the code of the variant that the file names
+    code  the code of the variant to grade: empty for the plain lab; None for the variant that the file names
+
+    ValueError is raised if there is no variant with the code.
     """
     if code is None or code == said:
         return lab.of_variant(lab.variants.read(said)), ""
@@ -104,7 +105,10 @@ def _variant(lab: Lab, code: str) -> Variant | None:
 
 
 def _handed_out(lab: Lab) -> list[str]:
-    """Return the code that a student begins with; empty if this machine has no such file."""
+    """Return the lines of code in the notebook that students get.
+
+    The list is empty if this machine does not have the notebook.
+    """
     try:
         return code(cells.read_percent(catalogue.notebook(lab)))
     except FileNotFoundError:
@@ -112,7 +116,10 @@ def _handed_out(lab: Lab) -> list[str]:
 
 
 def code(found: Iterable[cells.Cell]) -> list[str]:
-    """Return the lines that a student wrote or was given, without comments, empty lines and the lab's own cells."""
+    """Return the lines of code in the student's part of a file and in the code given to students.
+
+    Comments, empty lines, and cells tagged "check" or "plot" are left out.
+    """
     own = [cell.text for cell in found if not cell.markdown and not LEFT_OUT & set(cell.tags)]
     lines = [line.rstrip() for text in own for line in text.splitlines()]
     return [line for line in lines if line and not line.lstrip().startswith("#")]

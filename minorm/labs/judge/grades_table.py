@@ -41,7 +41,7 @@ def before(path: str | Path) -> list[Row]:
 def joined(now: Sequence[Row], earlier: Sequence[Row], there: Collection[str]) -> list[Row]:
     """Return the new rows and the earlier rows of other submissions, sorted by name. Each submission has one row.
 
-    there  the names of all submissions in the folder. If both `Anna.py` and `anna.py` are there, they are two
+    there  the names of all submissions in the folder. If the folder has both `Anna.py` and `anna.py`, they are two
            submissions.
     """
     found: dict[str, Row] = {row["submission"]: row for row in now}

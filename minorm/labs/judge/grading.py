@@ -50,7 +50,10 @@ class Options:
 
 
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
-    """Raise RuntimeError unless the reference solution earns full marks here. If it fails, students would fail, too."""
+    """Raise RuntimeError unless the reference solution earns all points on this machine.
+
+    If the reference solution fails here, right solutions of students would fail too.
+    """
     with tempfile.TemporaryDirectory(prefix="reference") as folder:
         row = _row(
             lab, Submission(reference.name, (_in_variant(lab, reference, options, folder),)), options, Judges()
@@ -65,7 +68,10 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
 
 
 def _in_variant(lab: Lab, reference: Path, options: Options, folder: str) -> Path:
-    """Return a solution of the graded variant: a file of the plain lab gets the variant's constants."""
+    """Return the path of a solution of the variant that is graded.
+
+    If `reference` solves the plain lab, the variant's text is written to `folder`.
+    """
     variant = lab.variants.read(options.variant or "")
     if not variant.code or reference.suffix != ".py":
         return reference
@@ -141,7 +147,10 @@ def _is_asked_for(one: Submission, only: Sequence[str]) -> bool:
 
 @dataclass
 class Graded:
-    """One graded submission: its row, its report, and the code and fingerprints to compare with others."""
+    """A submission that has been graded.
+
+    It has a row and a report; its code and fingerprints are compared with other submissions.
+    """
 
     row: dict[str, Any]
     report: Report | None
@@ -152,7 +161,10 @@ class Graded:
 def _graded(
     lab: Lab, found: Sequence[Submission], options: Options, how: Class
 ) -> Iterator[tuple[Graded, list[dict[str, Any]]]]:
-    """Yield each submission when it is judged, with all rows so far, and write its page; at the end, end all judges."""
+    """For each submission, when it is judged, write its page and yield it with the rows of all submissions so far.
+
+    At the end, end all judges.
+    """
     done: list[Graded] = []
     pages: set[str] = set()
     judges, pool = Judges(), ThreadPoolExecutor(how.jobs)
@@ -252,7 +264,10 @@ def judged(lab: Lab, path: Path, options: Options) -> Report:
 
 
 def _judged(lab: Lab, paths: Sequence[Path], options: Options, judges: Judges) -> tuple[Report, dict[str, Any]]:
-    """Return a judge's report and first look. The judge's folders are removed, even if the judge was killed."""
+    """Let a judge judge the files; return the report and what the judge found before it ran the code.
+
+    The judge's folders are removed, even if it was killed.
+    """
     scratch = tempfile.mkdtemp(prefix="grade")
     try:
         os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it

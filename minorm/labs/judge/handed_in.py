@@ -30,7 +30,7 @@ LARGEST_UNPACKED = 64 << 20  # bytes of all files together
 
 @dataclass(frozen=True)
 class Submission:
-    """A student's files, one of which the judge will take, or the reason why there are no files.
+    """The files of a student, from which the judge will choose one. If there are no files, `problem` says why.
 
     when  when these files were last changed, in seconds since 1970
     """
@@ -58,7 +58,7 @@ def submissions(folder: Path, lab: Lab, scratch: Path) -> list[Submission]:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether it is not a student's file or folder: .ipynb_checkpoints, __MACOSX, __pycache__, ._lab.py."""
+    """Return whether this is the name of a hidden file or folder, such as .ipynb_checkpoints, __MACOSX or ._lab.py."""
     return name.startswith((".", "__"))
 
 
@@ -110,7 +110,7 @@ def _in_folder(folder: Path, lab: Lab, scratch: Path) -> Submission:
 
 
 def _chosen(name: str, files: list[Path], lab: Lab, also: str = "") -> Submission:
-    """Return all files that may be the work, those named like the lab first."""
+    """Make a submission of the files that may be the student's work. Files that are named like the lab come first."""
     if not files:
         return Submission(name, problem=f"no .py file and no .ipynb notebook{also}; expected {lab.file}.py")
     if len(files) > MOST_CANDIDATES:

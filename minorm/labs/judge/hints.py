@@ -40,7 +40,10 @@ def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
 
 
 def hint(row: Outcome, table: Path = TABLE) -> str:
-    """Return the mistakes that this check shows, or else all mistakes of its task; empty if no answer was wrong."""
+    """Return a hint with the common mistakes that this check shows.
+
+    If the table has no mistake for the check, name all mistakes of its task. Return "" for a status such as "not done".
+    """
     if row.status not in ANSWERED:
         return ""
     of_task = [mistake for mistake in mistakes(table) if mistake.task == row.task]
@@ -54,7 +57,7 @@ def hint(row: Outcome, table: Path = TABLE) -> str:
 def hinted(report: Report, lab: Lab) -> Report:
     """Return the report with a hint for each failed check, from the course's table or the lab's own folder.
 
-    If a lab recognizes mistakes, the report has these hints already. A guess from the table could mislead beside them.
+    If the lab recognizes mistakes, the report already has better hints, and stays unchanged.
     """
     if lab.recognizer is not None:
         return report

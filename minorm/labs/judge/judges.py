@@ -38,7 +38,10 @@ class Judges:
         self._lock, self._ended = threading.Lock(), False
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Start a judge; return its answer, {"report": ..., "seen": ...}, or {"problem": ...} if it gives no report."""
+        """Start a judge and ask it to grade.
+
+        Return its answer, {"report": ..., "seen": ...}, or {"problem": ...} if it does not answer.
+        """
         judge = self._begun()
         if judge is None:
             return {"problem": "stopped"}
@@ -67,7 +70,10 @@ class Judges:
                 _kill(judge)
 
     def _begun(self) -> subprocess.Popen[bytes] | None:
-        """Start a judge that waits for its question; return None after `end`."""
+        """Start the process of a judge, which then waits for a question on its standard input.
+
+        Return None if `end` was called.
+        """
         path_list = json.dumps([str(ROOT), *(os.path.abspath(entry) for entry in sys.path)])
         with self._lock:
             if self._ended:

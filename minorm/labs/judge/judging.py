@@ -30,7 +30,10 @@ MOST_PATIENCE = 1000.0
 
 
 def require(seed: int, memory: int | None, patience: float) -> None:
-    """Raise ValueError unless these options can be used: a later failure would cost students points."""
+    """Raise ValueError if one of these values cannot be used.
+
+    If grading began and failed later, students would lose points.
+    """
     if seed < 0:
         raise ValueError(f"seed {seed}: expected a whole number of at least 0")
     if memory is not None and memory != 0 and not LEAST_MEMORY <= memory <= MOST_MEMORY:

@@ -28,7 +28,7 @@ class Lateness:
         return max(math.ceil((when - self.due) / DAY), 0)
 
     def left(self, when: float) -> float:
-        """Return the share of the score that counts, from 0 to 1."""
+        """Return the share of the score, from 0 to 1, that a submission of this time keeps."""
         days = self.days(when)
         if self.last_day is not None and days > self.last_day:
             return 0.0

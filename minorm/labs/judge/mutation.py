@@ -4,8 +4,8 @@ The student's tests get an implementation whose functions run in the judge's pro
 code. The implementations run in a secret random order, each in a fresh process, and the right one runs several times.
 So tests that remember answers or count implementations learn nothing. A bug counts as found if the tests fail on it
 twice, so tests that fail at random find hardly any bugs. Tests that find no bug get no point for the right
-implementation, because an empty test passes on it, too. Tests cannot compare with another library: minorm's
-normalizations, torch and similar packages are closed in the tests' process and raise an error that says so.
+implementation, because an empty test passes too. Tests cannot compare with another library: minorm's normalizations,
+torch and similar packages are closed in the tests' process and raise an error that says so.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mutants:
 
     @property
     def points(self) -> float:
-        """The points: one for each bug, and one for the right implementation, which also needs a found bug."""
+        """The points: one for each bug, and one for passing the right implementation, if a bug is found."""
         return 1.0 + len(self.bugs)
 
     @property
@@ -50,7 +50,10 @@ class Mutants:
         return self.planted() if callable(self.planted) else self.planted
 
     def run(self, student: Student, _seed: int) -> list[Outcome]:
-        """Run in a random order; return a row for the right implementation and one for each bug."""
+        """Run the student's tests on all implementations in a random order.
+
+        Return a row for the right implementation and a row for each bug.
+        """
         right = Outcome(self.task, RIGHT, 1.0, visible=self.visible)
         planted = self.bugs
         bugs = {name: Outcome(self.task, f"bug: {name}", 1.0, visible=self.visible) for name in planted}

@@ -6,11 +6,11 @@ overrides one function, and the subclass's docstring says what the mistake is:
     class DivisorOneLess(Right):
         \"\"\"the variance is divided by m - 1, as with ddof=1\"\"\"
 
-When a check fails, each class gets the arguments that the student's functions got. A mistake is named only if its
-answers all equal the student's answers up to the last digits, and the right answers differ from the student's.
+When a check fails, each class gets the arguments that the student's functions got. A mistake is named only if all its
+answers equal the student's answers up to the last digits, and if the right answer is another one.
 
-Mistakes are written for the plain lab. If a lab has variants, `translated(name, function)` turns a plain function into
-the variant's function, which converts its arguments for the plain function, and the answer for the variant.
+Mistakes are written for the plain lab. If a lab has variants, `translated(name, function)` adapts a function to the
+variant. The result converts its arguments to those of the plain lab, calls the function, and converts the answer back.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ Translated = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
 def as_it_is(_: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function itself, for a lab without variants."""
+    """Return `function` unchanged. This is the `translated` of a lab without variants."""
     return function
 
 
 @dataclass(frozen=True)
 class Recognizer:
-    """A lab's right functions, and a class for each mistake that it recognizes."""
+    """Recognizes the mistakes of a lab.
+
+    `right` is the class of right functions, and `mistakes` has a subclass for each mistake.
+    """
 
     right: type
     mistakes: Sequence[type]
@@ -76,7 +79,10 @@ class Recognizer:
         return [rendering.with_pieces(each, self.variants, self.variants.variant) for each in dict.fromkeys(words)]
 
     def difference(self, calls: Sequence[Call]) -> str:
-        """Say how the failed call's answer differs from the right one, if one number describes it; otherwise empty."""
+        """Describe how the failed call's answer differs from the right answer, such as by one factor.
+
+        Return "" if no single number describes it.
+        """
         if not calls or calls[-1].error or not hasattr(self.right, calls[-1].name):
             return ""
         call = calls[-1]
@@ -91,7 +97,7 @@ class Recognizer:
             return next(filter(None, (_difference(*pair) for pair in pairs)), "")
 
     def _built_on(self, call: Call) -> set[str]:
-        """Return the names of the right function and of all functions that it calls."""
+        """Return the names of the function that `call` calls and of all methods that the right function uses."""
         used = {call.name}
 
         class Watched(self.right):  # type: ignore[misc, name-defined]  # a class that is known only at run time
@@ -103,20 +109,26 @@ class Recognizer:
         return used
 
     def _possible(self) -> Sequence[type]:
-        """Return the mistakes that are possible in this variant. Mistakes with `of_plain` are left out of variants."""
+        """Return the mistakes that students can make in this variant.
+
+        In a variant other than the plain lab, mistakes with `of_plain` are left out.
+        """
         if not self.variants.variant.code:
             return self.mistakes
         return [mistake for mistake in self.mistakes if not getattr(mistake, "of_plain", False)]
 
     def _is_plain(self, calls: Sequence[Call]) -> bool:
-        """Return whether the answers are right for the plain lab, as those of an older or a copied solution are."""
+        """Return whether the last answer would be right in the plain lab, although another variant is graded.
+
+        Old or copied solutions give such answers.
+        """
         if not self.variants.variant.code:
             return False
         with self.variants.using(PLAIN):
             return _equal(getattr(self.right(), calls[-1].name), calls[-1])
 
     def _explains(self, mistake: type, calls: Iterable[Call], close: float) -> bool:
-        """Return whether a function with this mistake gives the same answers in all calls."""
+        """Return whether a student with this mistake would have given the same answers in all these calls."""
         functions = mistake()
         return all(self._gives(functions, call, close) for call in calls if hasattr(functions, call.name))
 
@@ -130,7 +142,10 @@ class Recognizer:
 
 @dataclass(frozen=True)
 class Failed:
-    """The calls of a failed check. At the end, also the calls of the checks that passed are known."""
+    """The calls of a failed check.
+
+    `right` has the calls of the checks that passed, which are complete only at the end.
+    """
 
     calls: Sequence[Call]
     right: Iterable[Call]
@@ -157,7 +172,10 @@ def hinted(rows: Sequence[Outcome], recognizer: Recognizer | None) -> list[Outco
 
 
 def _equal(function: Callable[..., Any], call: Call, close: float = CLOSE) -> bool:
-    """Return whether the function gives the same answer as the student's, or an error of the same kind."""
+    """Return whether the function gives the same answer as the student's function in this call.
+
+    An error has to be of the same kind.
+    """
     try:
         with np.errstate(all="ignore"):
             answer = function(*call.args, **call.options)
@@ -168,7 +186,10 @@ def _equal(function: Callable[..., Any], call: Call, close: float = CLOSE) -> bo
 
 
 def _difference(right: Any, answer: Any) -> str:
-    """Say how two arrays differ: by one factor, by one distance, or only by float32's rounding; empty otherwise."""
+    """Say how two arrays differ: by one factor, by one distance, or only by rounding to float32.
+
+    Return "" for other differences.
+    """
     if not isinstance(right, np.ndarray) or not isinstance(answer, np.ndarray) or right.shape != answer.shape:
         return ""
     if right.dtype.kind != "f" or answer.dtype.kind != "f" or right.size < 3 or same(right, answer):
@@ -188,7 +209,10 @@ def _difference(right: Any, answer: Any) -> str:
 
 
 def same(one: Any, other: Any, close: float = CLOSE) -> bool:
-    """Return whether two answers are equal: numbers up to rounding, shapes, and kinds of types."""
+    """Return whether two answers are equal.
+
+    Numbers are compared up to rounding; shapes and kinds of types must be the same.
+    """
     if isinstance(one, (tuple, list)):
         return (
             isinstance(other, (tuple, list))

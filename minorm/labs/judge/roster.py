@@ -72,12 +72,15 @@ class Roster:
 
     @cached_property
     def _students(self) -> list[set[whose.Words]]:
-        """The words by which each row can be recognized (whose.forms). They are the same for every submission."""
+        """For each row, the forms in which its student can be recognized in a submission's name (see whose.forms)."""
         return [{words for key in self.keys for words in whose.forms(row[key])} for row in self.rows]
 
     @cached_property
     def _known(self) -> dict[str, list[int]]:
-        """The owners of the submissions so far, kept because the whole table is written again after each submission."""
+        """A cache from the names of submissions to the rows of their students.
+
+        The whole table is written again after each submission.
+        """
         return {}
 
     def _owners(self, submission: str) -> list[int]:
@@ -86,7 +89,10 @@ class Roster:
         return self._known[submission]
 
     def student(self, submission: str) -> int | None:
-        """Return the number of the row that a submission belongs to; None if no row or several rows match."""
+        """Return the index of the student's row to which a submission belongs.
+
+        Return None if no row or several rows match.
+        """
         found = self._owners(submission)
         return found[0] if len(found) == 1 else None
 
@@ -99,7 +105,7 @@ class Roster:
         return "" if found else STRANGER
 
     def _words_of(self, number: int) -> str:
-        """Return a row's identifying cells, which tell a reader who the student is."""
+        """Return the cells of a row that identify the student, such as name and number, as one text."""
         return " ".join(dict.fromkeys(filter(None, (self.rows[number][key] for key in self.keys))))
 
     def joined(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -131,7 +137,10 @@ class Roster:
         return {f"{ROSTER}{name}": row.get(name, "") for name in self.columns}
 
     def scores(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, tuple[str, str]]:
-        """Return {number of the student's row: (score, failures)}. If there is a rule for lateness, it is applied."""
+        """Return a dict from the index of each student's row to (score, failures).
+
+        If there is a rule for lateness, it is applied.
+        """
         found: dict[int, tuple[str, str]] = {}
         for row in rows:
             number = self.student(str(row["submission"]))
@@ -169,7 +178,7 @@ CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
 def without_remarks(notes: str) -> str:
-    """Return the notes of a row without the remarks that `joined` added."""
+    """Return the notes of a row without the remarks that Roster.joined has added."""
     ours = (STRANGER, SECOND, AMBIGUOUS)
     return "; ".join(note for note in notes.split("; ") if not note.startswith(ours))
 

@@ -1,4 +1,4 @@
-"""Measures how much of a submission's code is in another's: fingerprints of tokens ignore names and layout.
+"""Measures how much code two submissions share, by fingerprints of their tokens, which ignore names and layout.
 
 Schleimer, Wilkerson and Aiken, "Winnowing: local algorithms for document fingerprinting", SIGMOD 2003. All names count
 as the same token, and so do all numbers and all texts. Comments and line breaks do not count. Of a few neighbouring
@@ -38,7 +38,7 @@ def fingerprints(lines: Iterable[str]) -> set[int]:
 
 
 def _tokens(text: str) -> list[str]:
-    """Return the tokens of the text, without names and layout, up to a place that is not Python."""
+    """Return the tokens of the text, without names and layout. The list ends where the text is not valid Python."""
     found: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -54,7 +54,7 @@ def alike(prints: Mapping[str, set[int]]) -> dict[str, dict[str, float]]:
     """Return the similar submissions for each name, each with the share of fingerprints that both submissions have.
 
     Submissions are similar if they share at least ALIKE of the smaller set of fingerprints. If there are at least six
-    submissions, fingerprints that more than a third of them have do not count.
+    submissions, a fingerprint that more than a third of the submissions have does not count.
     """
     counts = Counter(one for found in prints.values() for one in found)
     most = max(COMMON * len(prints), 2) if len(prints) >= 6 else len(prints)

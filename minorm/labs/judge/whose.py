@@ -1,4 +1,4 @@
-"""Finds the student that a submission belongs to, by the words in its name.
+"""Finds the student to whom a submission belongs, by the words in the submission's name.
 
 The submission's name contains a number, an e-mail address or a name of the roster, between other words: `Ada
 Lovelace_98_file`, `lovelaceada_1234_lab01.ipynb`. Case and accents do not count, and neither does the order of a name:
@@ -63,7 +63,10 @@ def forms(text: str) -> set[Words]:
 
 
 def _spans(mine: set[Words], names: set[Words]) -> Iterator[tuple[Words, int, int]]:
-    """Yield where a form of this student is in the submission's name: the name, the first word, and the end."""
+    """Find the forms of a student's name in the submission's name.
+
+    Yield (submission's name, index of the first word, index after the last word).
+    """
     for some in mine:
         for name in names:
             for start in range(len(name) - len(some) + 1):
@@ -72,7 +75,7 @@ def _spans(mine: set[Words], names: set[Words]) -> Iterator[tuple[Words, int, in
 
 
 def _covered(mine: Spans, others: Spans) -> bool:
-    """Return whether each of the first spans lies within one of the other spans."""
+    """Return whether each span in `mine` lies within one of the spans in `others`."""
     return all(
         any(name == theirs and left <= start and end <= right for theirs, left, right in others)
         for name, start, end in mine

@@ -28,18 +28,21 @@ _OPTIONS = {
 
 
 def off(letter: str, case: Mapping[str, Any]) -> float:
-    """Return the largest error relative to max(1, the largest right number); infinity for NaN and a wrong shape."""
+    """Return the exhibit's largest error on the case, relative to max(1, the largest right number).
+
+    Return infinity for NaN or a wrong shape.
+    """
     case = checked(PLAQUES[letter].function, case)
     return distance(exhibit(letter)(**case), right(PLAQUES[letter].function, case))
 
 
 def right(function: str, case: Mapping[str, Any]) -> Any:
-    """Return the formula's results in float64, whatever the case's types are."""
+    """Return the formula's results in float64; the types in the case do not matter."""
     return _RIGHT[function](**case)
 
 
 def distance(got: Any, expected: Any) -> float:
-    """Compute max |got - expected| / max(1, max |expected|) of one array, or the largest of several."""
+    """Return max |got - expected| / max(1, max |expected|). For several arrays, return the largest of these numbers."""
     ours, theirs = (value if isinstance(value, tuple) else (value,) for value in (got, expected))
     return max(map(_apart, ours, theirs)) if len(ours) == len(theirs) else float("inf")
 

@@ -1,8 +1,8 @@
 """Lets the judge attack its own walls from inside, as a student's code might.
 
 If an attempt succeeds, the walls have a hole, and no submission is graded behind them. Most attempts do what a student
-would do. If a call has many forms, the attempt makes it with arguments that the kernel cannot take. If the error is
-then about these arguments and not a refusal, the call got through the walls.
+would do. Some system calls have many forms; they are tried with invalid arguments. If the error is then about these
+arguments and is not a refusal, the call got through the walls.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main(line: int, plan: dict[str, Any]) -> None:
 
 
 def _attempts(plan: Mapping[str, Any]) -> Attempts:
-    """Return attempts that raise OSError if the walls hold.
+    """Return a dict from names to attempts. Each attempt raises OSError if the walls hold.
 
     The task in the plan names files to read or change, and the judge's process.
     """
@@ -72,7 +72,7 @@ def _attempts(plan: Mapping[str, Any]) -> Attempts:
 
 
 def _changes(path: str) -> Attempts:
-    """Return attempts to change a file of another user that this process may or may not read."""
+    """Return attempts to change the file at `path`, which belongs to another user."""
     names = {os.O_WRONLY: "write to", os.O_RDWR: "edit", os.O_WRONLY | os.O_APPEND: "add to"}
     names |= {os.O_TRUNC: "empty, opening it to read,", 3 | os.O_TRUNC: "empty, opening it for nothing,"}
     tries: Attempts = {name: functools.partial(_open, path, flags) for flags, name in names.items()}
@@ -91,7 +91,7 @@ def _changes(path: str) -> Attempts:
 
 
 def _beside(folder: str) -> Attempts:
-    """Return attempts to leave something behind in a folder that is not the process's own."""
+    """Return attempts to leave something behind in `folder`, which is not the process's own folder."""
     place = os.path.join(folder, "left-behind")
     return {
         "write a file elsewhere": lambda: _open(place, os.O_CREAT | os.O_WRONLY),
@@ -105,7 +105,7 @@ def _beside(folder: str) -> Attempts:
 
 
 def _talk(judge: int) -> Attempts:
-    """Return attempts to reach other processes."""
+    """Return attempts to reach other processes, such as the process of the judge."""
     return {
         "read the judge's environment": lambda: _read(f"/proc/{judge}/environ"),
         "read the judge's memory": lambda: _read(f"/proc/{judge}/mem"),
@@ -124,7 +124,10 @@ def _talk(judge: int) -> Attempts:
 
 
 def _calls(starts: bool = False) -> Attempts:
-    """Return attempts to make each system call that is not allowed, also those of future kernels."""
+    """Return an attempt for each system call that is not allowed.
+
+    Numbers that only future kernels may use are tried too.
+    """
     started = syscalls.starting() if starts else {}
     names = {number: name for name, number in syscalls.never().items() if name not in started}
     allowed = (set(syscalls.numbers().values()) | set(started.values())) - names.keys()
@@ -134,7 +137,7 @@ def _calls(starts: bool = False) -> Attempts:
 
 
 def _shares(plan: Mapping[str, Any]) -> Attempts:
-    """Return attempts to fill the disk, or memory that no limit of the process counts."""
+    """Return attempts to fill the disk, or to fill memory that does not count towards the process's limit."""
     size, files = plan["share"]
     if not plan["writes"]:
         return {"write a file": lambda: _open("many0", os.O_CREAT)}
@@ -151,7 +154,10 @@ def _shares(plan: Mapping[str, Any]) -> Attempts:
 
 
 def _at_all(attempt: Callable[[], Any]) -> None:
-    """Make an attempt; ignore an error that says that the attempt was not possible, because it proves no wall."""
+    """Make an attempt.
+
+    Ignore FileNotFoundError and FileExistsError, because these errors do not show that a wall held.
+    """
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         attempt()
 
@@ -162,7 +168,7 @@ def _each(times: int, attempt: Callable[[int], None]) -> None:
 
 
 def _fill(size: int, files: int) -> None:
-    """Write more than `size` bytes into files that are removed before, but stay open or mapped."""
+    """Write more than `size` bytes into files. Each file is removed before it is filled, but stays open or mapped."""
     piece, kept = bytes(1 << 16), []
     pieces = 2 * size // len(piece)
     each = max(8, 2 * pieces // files)
@@ -196,7 +202,7 @@ def _fork() -> None:
 
 
 def _run() -> None:
-    """Start a program in place of this one. If that works, no answer comes, and the judge takes silence for a hole."""
+    """Replace this process by another program. If that works, the judge gets no answer, and takes this as a hole."""
     os.execv(sys.executable, [sys.executable, "-c", ""])
 
 
@@ -205,7 +211,7 @@ def _refuse() -> None:
 
 
 def _command(number: int) -> None:
-    """Call fcntl on a descriptor of a pipe."""
+    """Call fcntl with this command number on a descriptor of a pipe."""
     ends = os.pipe()
     try:
         _reached("fcntl", ends[0], number, 1 << 20)
@@ -215,7 +221,10 @@ def _command(number: int) -> None:
 
 
 def _reached(name: str, *arguments: int) -> None:
-    """Make a call, with -1 for missing arguments; raise OSError if the walls refused the call."""
+    """Call this function of the C library, with -1 for missing arguments.
+
+    Raise OSError if the walls refused the call.
+    """
     given = [ctypes.c_long(value) for value in (*arguments, *[-1] * (7 - len(arguments)))]
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*given) < 0 and ctypes.get_errno() in REFUSALS:
         raise OSError(ctypes.get_errno(), name)

@@ -30,7 +30,10 @@ _REFUSED: dict[tuple[str, str], str] = {}  # what the compiler said of a text
 
 
 def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> bytes:
-    """Return the bytes of a shared library by the deadline (of time.monotonic); CompileError quotes the compiler."""
+    """Compile the text before the deadline (of time.monotonic), and return the bytes of the shared library.
+
+    CompileError quotes the compiler's message.
+    """
     if kind not in compiler.COMPILE or not isinstance(text, str) or len(text) > LONGEST:
         raise compiler.CompileError("the source to compile is not text")
     if (kind, text) in _DONE:
@@ -57,14 +60,14 @@ def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> byte
 
 
 def attack(around: walls.Walls, programs: Sequence[str]) -> dict[str, Any]:
-    """Attack the walls with the first of these compilers that this machine has, from a process that may start it."""
+    """Attack the walls from a process that may start a compiler: the first of `programs` that this machine has."""
     here = [name for name in programs if shutil.which(name, path=_search())][:1]
     return process.attack(around, here, _tools(programs), _search())
 
 
 @functools.cache
 def _shim() -> Path:
-    """Compile once what all kernels of lab 8 share, into a folder that every user can read; return this folder."""
+    """Compile the code that all kernels of lab 8 share, into a folder that every user can read. Return this folder."""
     folder = Path(tempfile.mkdtemp(prefix="shim"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)

@@ -49,7 +49,10 @@ class CompileError(ValueError):
 
 
 def name_of(kind: str, text: str) -> str:
-    """Return a name for the compiled text. It depends on the text alone, because a Python module contains its name."""
+    """Return a name for the compiled text.
+
+    The name depends only on `kind` and `text`, because a Python module contains its name.
+    """
     return f"{'kernels' if kind == 'cython' else kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -124,7 +127,7 @@ _SHIMS: dict[str, Path] = {}
 
 
 def _shim(folder: Path) -> Path:
-    """Return where the precompiled shim and fibers.o lie; make them once for a folder."""
+    """Return the folder with the precompiled shim and fibers.o. They are compiled at the first call for this folder."""
     if str(folder) not in _SHIMS:
         precompile(folder)
         _SHIMS[str(folder)] = folder
@@ -140,7 +143,7 @@ def _cuda_compiler() -> str:
 
 
 def _translated(kind: str, text: str, folder: Path) -> Path:
-    """Translate the text to C; return the path of the .pyx file, beside which the C file is."""
+    """Translate the text to C. Return the path of the .pyx file; the C file is beside it."""
     source = folder / f"{name_of(kind, text)}.pyx"
     source.write_text(text, encoding="utf-8")
     _translate(source)

@@ -1,9 +1,9 @@
-"""Finds copies of hidden files by their contents, whatever their names.
+"""Finds copies of hidden files by their contents; the names of the copies do not matter.
 
 Python keeps compiled forms of imported files, editors keep backups, and notebooks keep checkpoints. Another Python on
 this machine may have its own minorm. All these files reveal the source. A text is a copy if it shares several lines
-with a hidden source. A compiled file counts as a copy unless a source that is not hidden exists for it and has not
-changed since: only then is the source known.
+with a hidden source. A compiled file counts as a copy unless its source exists, is not hidden, and has not changed
+since it was compiled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _COMPILED, _LIBRARIES = (".pyc", ".pyo"), (".so", ".pyd", ".dylib")
 
 
 def found() -> tuple[str, ...]:
-    """Return the paths of copies that a student's code could read. Unchanged files are not read again."""
+    """Return the paths of copies of hidden files that a student's code could read.
+
+    Files that have not changed since the last call are not read again.
+    """
     packages = [walls.PACKAGE, *_other_packages()]
     hidden = {package: _hidden(package) for package in packages}
     sources = sorted({path for roots in hidden.values() for root in roots for path in _sources(root)})
@@ -42,7 +45,7 @@ def found() -> tuple[str, ...]:
 
 
 def _hidden(package: Path) -> list[Path]:
-    """Return the hidden paths of one copy of minorm."""
+    """Return the paths in this copy of minorm that correspond to the hidden paths of the running minorm."""
     return [package / path.relative_to(walls.PACKAGE) for path in walls.HIDDEN]
 
 
@@ -82,7 +85,10 @@ def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[byt
 
 @functools.cache
 def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
-    """Return whether a text shares so many lines with the hidden sources that it cannot be by chance."""
+    """Return whether the file at `path` shares at least SHARED lines with the hidden sources.
+
+    If the file is an archive, one of the files in it has to share these lines.
+    """
     return any(len(_lines(text) & telling) >= SHARED for text in _texts(path))
 
 
@@ -114,7 +120,10 @@ def _is_known(compiled: Path, hidden: set[Path]) -> bool:
 
 
 def _lines(data: bytes) -> set[bytes]:
-    """Return the lines long enough to identify a file, without the characters that a notebook adds around them."""
+    """Return the lines that are long enough to identify a file, without import lines.
+
+    Characters that a notebook adds around a line are removed.
+    """
     lines = (line.strip(_DECORATION) for line in _BREAKS.split(data))
     return {line for line in lines if len(line) >= SHORTEST and not line.startswith((b"import ", b"from "))}
 

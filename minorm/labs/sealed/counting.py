@@ -1,4 +1,4 @@
-"""Counts what a process writes, before it writes: a quota for a folder on the machine's own disk.
+"""Limits how much a process may write to a folder on the machine's disk: each write is counted before it happens.
 
 It is not enough to look at the folder: a file that was unlinked while it was open or mapped still takes disk space, but
 has no name. So the kernel asks the judge about each call that writes bytes or makes a file (seccomp's user
@@ -9,8 +9,8 @@ The judge looks only at the numbers in a call, because another thread could chan
 `writev`, whose sizes are in memory, is refused. Shared mappings are refused, too, because with them a process can fill
 the holes of a file without any call. Bytes that the process sends through the line or prints are not counted, because
 the judge reads them at once. The descriptors for these bytes cannot be exchanged for a file's descriptor. A process
-that runs a compiler exchanges and closes descriptors. So in such a process only the line is not counted, and the line
-has a number that no file can get. All processes together have one share.
+that runs a compiler exchanges and closes descriptors. So in such a process everything is counted except bytes sent
+through the line, whose descriptor has a number that no file can get. All processes together have one share.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Share(NamedTuple):
 def begin(line: int, starts: bool = False) -> None:
     """Let the kernel ask the judge about each write of this process from now on.
 
-    The judge receives a descriptor over the line.
+    The judge receives a descriptor for the kernel's questions over the line.
 
     starts  True if the process starts other programs, whose writes count as well
     """
@@ -62,7 +62,10 @@ def begin(line: int, starts: bool = False) -> None:
 
 
 def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
-    """Return the filter. Calls without a rule here are allowed, because the other filter already decides on them."""
+    """Return the filter of a process that starts no other programs.
+
+    It allows calls without a rule here, because another filter already decides on them.
+    """
     ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
     refuse, end = seccomp.refused(errno.EPERM), seccomp.returned(seccomp.KILL)
     ours = seccomp.if_any_of
@@ -79,7 +82,10 @@ def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
 
 
 def _program_for_all(line: int) -> list[bytes]:
-    """Return the filter of a process that starts others: only the line's descriptor surely leads to the judge."""
+    """Return the filter of a process that starts other programs.
+
+    Only writes to the line's descriptor are not counted.
+    """
     ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
     rules = {
         "write": [seccomp.argument(0), *seccomp.if_any_of((line,), allow), ask],
@@ -89,7 +95,10 @@ def _program_for_all(line: int) -> list[bytes]:
 
 
 def _rules() -> dict[str, list[bytes]]:
-    """Return the rules of both filters: for making files and folders, and for filling files without `write`."""
+    """Return the rules for calls that make files or folders, or that fill files without `write`.
+
+    Both filters use these rules.
+    """
     ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
     opened = [*seccomp.if_set(_MAKES, ask), allow]
     return {
@@ -108,14 +117,14 @@ def _rules() -> dict[str, list[bytes]]:
 
 
 class Count:
-    """The judge's account of one process."""
+    """Counts what one process writes, and how much of its share is left."""
 
     def __init__(self, share: Share) -> None:
         self._left, self._files = share.size, share.files
         self._writing = {syscalls.numbers()[name] for name in ("write", "pwrite64")}
 
     def allows(self, number: int, arguments: Sequence[int]) -> bool:
-        """Return whether the share has room for the bytes or files of this call; if it has, count them."""
+        """Return whether the bytes or the file of this call still fit into the share. If they fit, they are counted."""
         writes = number in self._writing
         # a write may begin within a block, or not fill it
         size = (arguments[2] // BLOCK + 2) * BLOCK if writes else BLOCK
@@ -127,7 +136,10 @@ class Count:
 
 
 def serve(listener: int, share: Share, ending: threading.Event) -> None:
-    """Answer the kernel until the process is gone, then close the descriptor; runs in a thread of the judge."""
+    """Answer the kernel's questions until the process is gone, then close the descriptor.
+
+    This function runs in a thread of the judge.
+    """
     count = Count(share)
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)

@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _steps(plan: dict[str, Any], line: int) -> Any:
-    """Yield the walls in the order in which they must rise, each with its name."""
+    """Yield (name, function) for each wall, in the order in which the functions must be called."""
     folder, parent = plan["folder"], plan["parent"]
     yield (
         "limits",
@@ -85,24 +85,33 @@ def _steps(plan: dict[str, Any], line: int) -> Any:
 
 
 def _beyond(line: int, number: int) -> int:
-    """Move the line to the first descriptor number that no file can get, because programs close and reuse others."""
+    """Move the line to the descriptor `number`, which no file can get.
+
+    Other programs close and reuse lower descriptors.
+    """
     os.dup2(line, number, inheritable=False)
     os.close(line)
     return number
 
 
 def closes_files(plan: dict[str, Any]) -> bool:
-    """Return True if neither mounts nor Landlock decide which files may be opened."""
+    """Return True if seccomp must forbid opening files.
+
+    This is so if neither mounts nor Landlock decide which files may be opened.
+    """
     return bool(plan["seccomp"] and not plan["mounts"] and not plan["landlock"])
 
 
 def close_files() -> None:
-    """Forbid opening files, after all imports, if no other wall says which files may be opened."""
+    """Forbid this process to open files.
+
+    This is called after all imports, if no other wall decides which files may be opened.
+    """
     seccomp.install(False, opens=False)
 
 
 def _read_line(descriptor: int) -> bytes:
-    """Read up to the end of a line, and not one byte more."""
+    """Read one line, and not one byte more, from the descriptor."""
     found = bytearray()
     while not found.endswith(b"\n"):
         byte = os.read(descriptor, 1)

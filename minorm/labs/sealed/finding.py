@@ -1,6 +1,6 @@
 """Finds the walls that this machine has, by raising them in a child process and attacking them from inside.
 
-A process in which a mount fails half-way must not go on. So each combination of walls is tried in a separate child
+If a mount fails half-way, the process must not go on. So each combination of walls is tried in a separate child
 process, and the best combination is tried first.
 """
 
@@ -18,7 +18,7 @@ from minorm.labs.sealed.walls import Walls
 
 
 class Hole(RuntimeError):
-    """Raised if an attack got through the walls, or if Python does not run behind them: no student can be graded."""
+    """Raised if no student can be graded: an attack got through the walls, or Python does not run behind the walls."""
 
 
 def find(
@@ -94,7 +94,10 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
 
 
 def _ways(landlock: bool) -> list[tuple[bool, bool]]:
-    """Return pairs (mounts, counting), the best first. If mounts and Landlock are missing, no process may write."""
+    """Return the pairs (mounts, counting) to try, the best pair first.
+
+    If both mounts and Landlock are missing, no process may write.
+    """
     return [(True, True), (False, True), *([(False, False)] if landlock else [])]
 
 

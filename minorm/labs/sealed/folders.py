@@ -25,7 +25,7 @@ def remove(folder: str) -> None:
 
 
 def _removed(path: str, free: Iterator[str]) -> list[str]:
-    """Remove a file or a folder; move a folder's contents to free names, and return these names."""
+    """Remove a file or a folder. Before a folder is removed, its contents get names from `free`; return these names."""
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)

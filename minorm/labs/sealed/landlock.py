@@ -30,11 +30,11 @@ def version() -> int:
 def restrict(
     reads: Iterable[str], lists: Iterable[str], folder: str | None, runs: Iterable[str] = (), known: int = 0
 ) -> None:
-    """Forbid this process to open any other files than these, permanently. NO_NEW_PRIVS must be set.
+    """Permanently limit the files that this process may open to those given here. NO_NEW_PRIVS must be set.
 
     reads   files and folders that may be read, with all that is in the folders; runs: those that may also be run
     lists   folders whose files may be listed but not read
-    folder  the folder in which everything is allowed
+    folder  the folder in which everything is allowed; None if there is no such folder
     known   the version of the interface to use; 0 for the kernel's version
     """
     known = known or version()

@@ -31,10 +31,12 @@ def enter(
 ) -> None:
     """Replace the file system by a new root in which everything has its usual path; raise OSError if this fails.
 
-    reads   the paths that the new root has, for reading only; hidden: paths below these to leave out
+    reads   the paths that the new root has, for reading only
+    hidden  paths below `reads` to leave out
     folder  an empty folder to build the root in; the new root has the process's own folder at this path
-    size    how many bytes this folder may hold; files: how many files and folders, as each takes memory that no other
-            limit counts
+    writes  whether the process may write to this folder
+    size    how many bytes this folder may hold
+    files   how many files and folders it may hold, as each takes memory that no other limit counts
 
     If this fails half-way, the process must not go on.
     """

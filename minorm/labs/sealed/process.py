@@ -105,7 +105,10 @@ class Process:
         self._threads[-1].start()
 
     def _count(self, share: Share, deadline: float) -> bytes:
-        """Receive a descriptor and count what the process writes from then on; return its answer if none comes."""
+        """Receive a descriptor from the process, and count what it writes from then on.
+
+        If the process sends an answer in place of a descriptor, return this answer.
+        """
         self._socket.settimeout(max(deadline - time.monotonic(), 0.01))
         data, listeners, _, _ = socket.recv_fds(self._socket, 1, 1)
         for listener in listeners:
@@ -148,7 +151,10 @@ class Process:
         }
 
     def read_line(self, deadline: float, begun: bytes = b"") -> dict[str, Any]:
-        """Read a line of JSON, the answer of a process without NumPy; if there is no valid line, say why."""
+        """Read a line of JSON, with which a process without NumPy answers.
+
+        If the line is missing or invalid, return {"said": why}.
+        """
         found = bytearray(begun)
         while not found.endswith(b"\n") and len(found) < LONGEST_LINE:
             byte = self.read(1, deadline)
@@ -178,7 +184,7 @@ class Process:
                 self.printed += len(chunk)
 
     def ended(self) -> str:
-        """Wait a moment for the process, and return in words how it ended by itself."""
+        """Wait up to two seconds for the process to end by itself. Return a text that says how it ended."""
         try:
             code = self.popen.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -207,7 +213,7 @@ class Process:
 def attack(
     around: walls.Walls, programs: Sequence[str] = (), runs: Sequence[str] = (), search: str = ""
 ) -> dict[str, Any]:
-    """Attack these walls from inside; return {"succeeded": [...]}, or the reason why the walls could not be built.
+    """Attack these walls from inside. Return {"succeeded": [...]}, or the reason why the walls could not be built.
 
     programs  compilers to attack with, if the process may start some; runs and search: as for a Process
     """
@@ -238,7 +244,10 @@ def attack(
 
 
 def _first_files(hidden: str) -> list[str]:
-    """Return a hidden file that the trial tries to read: the path itself, or one file in that folder."""
+    """Return the path of a hidden file for an attack to read.
+
+    If `hidden` is a folder, this is one Python file in it, if there is one.
+    """
     path = Path(hidden)
     return [hidden] if path.is_file() else [str(one) for one in itertools.islice(path.rglob("*.py"), 1)]
 
@@ -255,7 +264,7 @@ def read_exactly(process: Process, size: int, deadline: float) -> bytes:
 
 
 def _free_user() -> tuple[socket.socket, int]:
-    """Return an unused user id and a socket that reserves it: only one socket can have a name with this id."""
+    """Return an unused user id, and a socket that reserves this id. Only one socket can have a name with the id."""
     taken = _users()
     for _ in range(200):
         user = walls.FIRST_USER + secrets.randbelow(walls.LAST_USER - walls.FIRST_USER + 1)

@@ -52,7 +52,7 @@ def become(user: int) -> None:
 
 
 def drop_rights() -> None:
-    """Drop all capabilities permanently: even a set-user-id program cannot give any."""
+    """Drop all capabilities permanently. Not even a set-user-id program can give this process rights afterwards."""
     if sys.platform == "linux":
         header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
         library = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +61,7 @@ def drop_rights() -> None:
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent ends for any reason. Changing the user cancels this."""
+    """End this process when its parent ends. A later change of the user would cancel this."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.name == "posix" and os.getppid() != parent:  # the parent ended first

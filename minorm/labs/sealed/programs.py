@@ -27,11 +27,17 @@ NAMESPACES, BESIDE = 0x10000000, 0x00008000  # CLONE_NEWUSER, CLONE_PARENT
 
 
 class NotTried(RuntimeError):
-    """Raised for a compiler that can read no file at all: its failing to read hidden files proves nothing."""
+    """Raised for a compiler that cannot even read allowed files.
+
+    That it cannot read hidden files then proves nothing.
+    """
 
 
 def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return the attempts. Each raises OSError if the walls hold; a compiler that does not run raises NotTried."""
+    """Return a dict from names to attempts with compilers and child processes.
+
+    An attempt raises OSError if the walls hold, and NotTried if a compiler does not run.
+    """
     tries: dict[str, Callable[[], Any]] = {}
     for compiler in plan["task"]["programs"]:
         for form in FORMS:
@@ -46,7 +52,10 @@ def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def filling(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return attempts that use up the joint share of all processes. They come last: no file can be made after them."""
+    """Return attempts that use up the space that all processes share.
+
+    They come last, because no file can be made after them.
+    """
     size = 2 * plan["share"][0]
     return {
         "write without end into what is printed": functools.partial(_exchange, 1, size),
@@ -55,7 +64,7 @@ def filling(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def _read_by(compiler: str, form: str, path: str) -> None:
-    """Let the compiler read the file; raise OSError with the compiler's message if it refuses."""
+    """Let the compiler read the file at `path`. If the compiler fails, raise OSError with its message."""
     text, options = FORMS[form]
     command = [compiler, "-x", "c", *options, "-I.", "-"]
     text = text.format(path)
@@ -65,7 +74,10 @@ def _read_by(compiler: str, form: str, path: str) -> None:
 
 
 def _works(compiler: str) -> None:
-    """Raise NotTried unless the compiler reads an allowed file in every form; if it does, raise OSError."""
+    """Let the compiler read an allowed file in every form.
+
+    If it can, raise OSError, as if a wall had held; otherwise raise NotTried.
+    """
     if not os.path.exists(OWN):
         os.close(os.open(OWN, os.O_CREAT | os.O_WRONLY, 0o600))
     try:
@@ -77,7 +89,7 @@ def _works(compiler: str) -> None:
 
 
 def _cloned(flags: int) -> None:
-    """Start a child with the system call `clone`, because no function of Python takes these flags."""
+    """Start a child process with the system call `clone`. Python has no function that takes these flags."""
     number = syscalls.numbers()["clone"]
     child = ctypes.CDLL(None, use_errno=True).syscall(*map(ctypes.c_long, (number, flags | signal.SIGCHLD, 0, 0, 0, 0)))
     if child == 0:
@@ -94,7 +106,7 @@ def _limit_files(number: int) -> None:
 
 
 def _exchange(descriptor: int, size: int = 0) -> None:
-    """Put a file in place of the descriptor for a moment, and write `size` bytes into it."""
+    """Put a file in place of `descriptor` and write `size` bytes into it. Then restore the descriptor."""
     file = _own_file()
     kept = os.dup(descriptor)
     try:
@@ -107,7 +119,10 @@ def _exchange(descriptor: int, size: int = 0) -> None:
 
 
 def _own_file() -> int:
-    """Open a file to write to. A file that exists is not made again, because no more files may be allowed."""
+    """Open the file "filled" for writing.
+
+    The file is created only if it is missing, because the limit of new files may be reached.
+    """
     return os.open("filled", os.O_WRONLY | (0 if os.path.exists("filled") else os.O_CREAT), 0o600)
 
 

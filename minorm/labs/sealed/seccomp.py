@@ -41,9 +41,9 @@ _VALUES: dict[str, tuple[int, tuple[int, ...], int]] = {
 
 
 def install(writes: bool, opens: bool = True, starts: bool = False) -> None:
-    """Filter the system calls of this thread and of all that it starts; raise OSError if the kernel has no seccomp.
+    """Filter the system calls of this thread and of all that it starts. Raise OSError if the kernel has no seccomp.
 
-    writes  whether the process may make and remove files and open them to write; mounts and Landlock say which files
+    writes  whether the process may make and remove files and open them to write; mounts and Landlock decide which files
     opens   whether the process may open and look at any files
     starts  whether the process may start other programs, as compilers do; the filter holds for these programs, too
     """
@@ -56,7 +56,10 @@ def install(writes: bool, opens: bool = True, starts: bool = False) -> None:
 
 
 def load(instructions: Sequence[bytes], flags: int = 0) -> int:
-    """Add a filter; a call is allowed only if all filters allow it. Return the descriptor that the flags ask for."""
+    """Add a filter to the process; a system call is allowed only if all filters allow it.
+
+    If `flags` ask for a descriptor, return this descriptor.
+    """
     program = b"".join(instructions)
     buffer = ctypes.create_string_buffer(program, len(program))
 
@@ -79,7 +82,10 @@ def load(instructions: Sequence[bytes], flags: int = 0) -> int:
 
 
 def by_name(rules: Mapping[str, Sequence[bytes]], otherwise: bytes) -> list[bytes]:
-    """Return a filter with a rule for each call by name; a call of another architecture ends the process."""
+    """Return a filter that treats each system call by the rule for its name, and other calls by `otherwise`.
+
+    A call of another architecture ends the process.
+    """
     here = syscalls.ARCHITECTURES[platform.machine()]
     lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, here, 1, 0), returned(KILL), _line(_LOAD, _NUMBER)]
     if platform.machine() == "x86_64":  # the x32 calls, whose numbers begin here
@@ -91,13 +97,16 @@ def by_name(rules: Mapping[str, Sequence[bytes]], otherwise: bytes) -> list[byte
 
 
 def _program(numbers: dict[str, int], writes: bool, opens: bool) -> list[bytes]:
-    """Return the filter as instructions; only a process that may start programs has `execve` among the numbers."""
+    """Return the filter that allows these system calls, with a rule for each.
+
+    If `execve` is one of them, the process may start programs.
+    """
     starts = "execve" in numbers
     return by_name({name: _rule(name, writes, opens, starts) for name in numbers}, refused(errno.EPERM))
 
 
 def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
-    """Return the rule for a call of this name."""
+    """Return the instructions that decide on the system call with this name."""
     allow = returned(ALLOW)
     if not opens and name in syscalls.OPENING | syscalls.LOOKING | syscalls.WRITING:
         return [refused(errno.EACCES)]
@@ -124,7 +133,9 @@ def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
 
 
 def _opens() -> list[bytes]:
-    """Allow opening a file to read, to write, or both. Truncating is allowed only if the file is opened to write.
+    """Return instructions that allow opening a file to read, to write, or both.
+
+    Truncating is allowed only if the file is opened to write.
 
     Landlock checks the mode in which a file is opened. Before version 3, it treats O_RDONLY with O_TRUNC as reading,
     and does not check mode 3, which opens a file neither to read nor to write. Both modes empty the file.
@@ -139,36 +150,45 @@ def _opens() -> list[bytes]:
 
 
 def _one_of(place: int, values: tuple[int, ...], otherwise: int) -> list[bytes]:
-    """Allow the call if this argument is one of the values."""
+    """Return instructions that allow a call if the argument at `place` is one of `values`.
+
+    Otherwise, the call is refused with the errno `otherwise`.
+    """
     return [argument(place), *if_any_of(values, returned(ALLOW)), refused(otherwise)]
 
 
 def if_any_of(values: Sequence[int], then: bytes) -> list[bytes]:
-    """Run an instruction if the loaded value is one of these."""
+    """Return instructions that run `then` if the loaded value is one of `values`."""
     last = len(values) - 1
     return [*(_line(_EQUAL, value, last - i, i == last) for i, value in enumerate(values)), then]
 
 
 def if_set(bits: int, then: bytes) -> list[bytes]:
-    """Run an instruction if the loaded value has any of the bits."""
+    """Return instructions that run `then` if the loaded value has at least one of these bits."""
     return [_line(_SET, bits, 0, 1), then]
 
 
 def argument(place: int) -> bytes:
-    """Load the lower half of an argument; the arguments that the filter looks at are never longer."""
+    """Return an instruction that loads the lower 32 bits of an argument.
+
+    The arguments that the filter checks have no more bits.
+    """
     return _line(_LOAD, _ARGUMENTS + 8 * place)
 
 
 def refused(number: int) -> bytes:
-    """End the filter: refuse the call with this errno."""
+    """Return an instruction that ends the filter and refuses the call with the errno `number`."""
     return returned(REFUSE | number)
 
 
 def returned(value: int) -> bytes:
-    """End the filter with this verdict on the call."""
+    """Return an instruction that ends the filter with the verdict `value` on the call."""
     return _line(_RETURN, value)
 
 
 def _line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Build one instruction, struct sock_filter, which then skips `yes` or `no` instructions."""
+    """Return one instruction, a struct sock_filter.
+
+    It skips the next `yes` instructions if its comparison is true, and otherwise the next `no`.
+    """
     return struct.pack("=HBBI", code, yes, no, value)

@@ -57,7 +57,10 @@ LOOKING = {
 
 
 def numbers(machine: str = "") -> dict[str, int]:
-    """Return name -> number on this machine; empty if this machine has no table, as on macOS and Windows."""
+    """Return a dict from names to numbers of system calls.
+
+    It is empty if there is no table for this machine, as on macOS and Windows.
+    """
     return _numbers(_CALLS, machine)
 
 
@@ -67,7 +70,10 @@ def starting(machine: str = "") -> dict[str, int]:
 
 
 def never(machine: str = "") -> dict[str, int]:
-    """Return the calls that must never be allowed. The judge tries each of them, even if the list has it by mistake."""
+    """Return the system calls that must never be allowed.
+
+    The judge tries each of them, even if the list of allowed calls has it by mistake.
+    """
     return _numbers(_NEVER, machine)
 
 

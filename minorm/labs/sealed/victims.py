@@ -10,7 +10,7 @@ TEXT = b"another student's work\n"
 
 
 class Victims:
-    """Two files of the judge's user: a neighbour's submission, which must stay unread, and one that may be read.
+    """Two files of the judge's user: another student's submission, which must not be read, and a file that may be read.
 
     The files are removed at the end of the `with` block.
     """
@@ -32,11 +32,14 @@ class Victims:
 
     @property
     def changed(self) -> list[str]:
-        """The changes that the trial made to these files, even if it does not report them; empty without changes."""
+        """A list that names the changes to these files; it is empty if they are unchanged.
+
+        A trial may hide such changes.
+        """
         return [] if self._state() == self._before else ["change files of others"]
 
     def _state(self) -> list[tuple[str, int, int, int, int, int]]:
-        """Return the names, and the properties of each file that must not change."""
+        """Return the name, mode, owner, size, time and number of links of each file in the folder."""
         found = []
         for name in sorted(os.listdir(self.folder)):
             stat = os.lstat(os.path.join(self.folder, name))

@@ -26,7 +26,7 @@ class Walls:
     """The walls around a student's process.
 
     absent  the walls that are missing, and why
-    secret  paths to hide, in addition to the course's checks; copies: paths of copies of these files (see the module
+    secret  paths to hide, in addition to the course's checks; copies: paths of copies of hidden files (see the module
             copies)
     counts  whether the kernel can ask the judge about writes, if no mount limits the size
     """
@@ -53,7 +53,7 @@ class Walls:
 
     @property
     def stand(self) -> bool:
-        """Whether a stranger's code may be graded behind these walls."""
+        """Whether code from a stranger may be graded behind these walls."""
         return self.seccomp
 
     @property
@@ -84,7 +84,10 @@ class Walls:
         return f"walls: {', '.join(filter(None, names))}{missing}"
 
     def for_lab(self, writes: bool) -> Walls:
-        """Return the walls for a lab. If its solutions write files, the walls must say where files may be written."""
+        """Return the walls for a lab.
+
+        If the lab's solutions write files but these walls cannot limit what is written, the result has no walls.
+        """
         if self.stand and writes and not self.writes:
             needs = "this lab writes files; that needs mounts, or Landlock and a count of what is written"
             return Walls(absent=(needs,), secret=self.secret)
@@ -120,7 +123,10 @@ def import_path() -> list[str]:
 
 
 def hidden(secret: Collection[str] = ()) -> list[str]:
-    """Return the readable paths to hide, also those of compiled forms, which another process may write at any time."""
+    """Return the readable paths that must be hidden.
+
+    This includes paths of compiled forms, which another process may write at any time.
+    """
     checks, module = HIDDEN
     compiled = [cache_from_source(str(module), optimization=level) for level in ("", "1", "2")]
     compiled.append(os.path.dirname(cache_from_source(str(checks / "__init__.py"))))
@@ -151,7 +157,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """Return (paths to read, folders to list only) without the hidden paths, whatever names lead to these.
+    """Split `paths` into paths to read and folders to list only, so that no hidden path can be read under any name.
 
     The process then sees neither hidden files nor files that are later made beside hidden files.
     """
@@ -171,7 +177,7 @@ def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[s
 
 
 def _around(folder: str, real: str, out: Collection[str], above: Collection[str]) -> Iterator[str]:
-    """Yield everything in the folder except hidden files, in pieces as large as possible."""
+    """Yield paths in the folder that cover everything but hidden files. Folders without hidden files are not split."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         link = entry.is_symlink()
         leads = os.path.realpath(entry.path) if link else os.path.join(real, entry.name)

@@ -45,7 +45,10 @@ class Varied:
 
 
 def numbers(about: str, values: Sequence[str], *texts: str) -> Varied:
-    """Make a row of numbers, as Python writes them; in texts {} is the number and {word} its English word."""
+    """Make a row of numbers, as Python writes them.
+
+    In `texts`, {} stands for the number, and {word} for its English word.
+    """
     found = [float(value) if re.search(r"[.e]", value) else int(value) for value in values]
     pieces = []
     for number, value in zip(found, values, strict=True):
@@ -55,7 +58,7 @@ def numbers(about: str, values: Sequence[str], *texts: str) -> Varied:
 
 
 def kinds(about: str, texts: Mapping[Any, Sequence[str]]) -> Varied:
-    """Make a row of any other values, with their texts."""
+    """Make a row of values that are not numbers. `texts` maps each value to its pieces of text."""
     return Varied(about, list(texts), [repr(value).replace("'", '"') for value in texts], list(texts.values()))
 
 
@@ -74,7 +77,10 @@ PLAIN = Variant()
 
 
 class Variants:
-    """A lab's table. `variant` is the one that is graded now; its values are attributes."""
+    """The table of a lab.
+
+    `variant` is the variant that is graded now, and the attributes named like rows are its values.
+    """
 
     def __init__(self, lab: str = "", **rows: Varied) -> None:
         self.lab, self.rows, self.variant = lab, rows, PLAIN
@@ -104,9 +110,9 @@ class Variants:
             self.variant = before
 
     def of(self, seed: str | int) -> Variant:
-        """Return the variant for a year or another text.
+        """Return the variant for a seed, which is a year or another text.
 
-        For "plain", and for a lab without a table, this is the plain lab.
+        For the seed "plain", and for a lab without a table, this is the plain lab.
         """
         text = str(seed).strip()
         if not text:
@@ -141,7 +147,7 @@ class Variants:
         return Variant(code, places)
 
     def _code(self, places: Mapping[str, int]) -> str:
-        """Encode the indices as letters for one number, and a check letter that shows typing errors."""
+        """Encode the indices of a variant's values as letters. A check letter at the end shows typing errors."""
         number = 0
         for name, row in reversed(self.rows.items()):
             number = number * (len(row.values) - 1) + places[name] - 1

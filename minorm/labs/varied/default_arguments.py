@@ -8,7 +8,10 @@ from typing import Any
 
 
 def given(function: Callable[..., Any], args: Any, options: Any, **defaults: Any) -> inspect.BoundArguments:
-    """Return the arguments of this call by name, with these defaults in place of the function's own."""
+    """Return the arguments of the call function(*args, **options) by name.
+
+    For missing arguments, `defaults` replace the function's own defaults.
+    """
     signature = inspect.signature(function)
     bound = signature.bind(*args, **options)
     for name, value in defaults.items():

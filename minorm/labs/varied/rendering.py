@@ -41,7 +41,7 @@ def rendered(text: str, variants: Variants, variant: Variant) -> str:
 
 
 def with_pieces(text: str, variants: Variants, variant: Variant) -> str:
-    """Replace the plain pieces of the text by the variant's, all at once."""
+    """Replace the pieces of the plain text that vary by the variant's pieces. All pieces are replaced at once."""
     pieces: dict[str, str] = {}
     for name, row in variants.rows.items():
         place = variant.places.get(name, 0)
@@ -54,7 +54,7 @@ def with_pieces(text: str, variants: Variants, variant: Variant) -> str:
 
 
 def missing(text: str, variants: Variants) -> list[str]:
-    """Return the table's plain pieces that the text lacks, because the text has changed and the table has not."""
+    """Return the pieces of the table that the lab's text does not have, because only the text was changed."""
     return [
         piece for row in variants.rows.values() for piece in row.texts[0] if re.search(_pattern(piece), text) is None
     ]
@@ -69,7 +69,10 @@ def said(cells: Iterable[Cell]) -> str:
 
 
 def _pattern(piece: str) -> str:
-    """Match the piece even if line breaks split it, in a comment too, but not inside a longer word."""
+    """Return a regular expression for the piece.
+
+    It also matches if line breaks split the piece, even in a comment, but not inside a longer word.
+    """
     words = r"\s+(?:# *)?".join(re.escape(word) for word in piece.split())
     return (
         f"{'(?<![A-Za-z0-9_])' if piece[0].isalnum() else ''}{words}{'(?![A-Za-z0-9_])' if piece[-1].isalnum() else ''}"
@@ -77,7 +80,7 @@ def _pattern(piece: str) -> str:
 
 
 def _cell(variants: Variants, variant: Variant) -> str:
-    """Return the additional cell of a variant's file."""
+    """Return the cell that only a variant's file has: it names the variant and its values."""
     lines = [
         f"{name.upper()} = {row.shown[variant.places[name]]}  # {row.about}\n"
         for name, row in variants.rows.items()

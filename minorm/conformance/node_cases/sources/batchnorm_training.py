@@ -30,13 +30,19 @@ def _parameters(channels: int, dtype: Any = np.float32) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return multiples of 1/4 and their negatives, plus the offset, which is their exact mean over N and positions."""
+    """Return float32 numbers around `offset`, half of them mirrored.
+
+    Their mean over N and positions is exactly `offset`.
+    """
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half]) + offset).astype(np.float32)
 
 
 def _case(name: str, x: Any, opset: int = 15, types: Any = None, given: Any = None, **attributes: Any) -> None:
-    """Add a case; `types` is (type of scale and bias, type of the statistics), `given` has these four arrays."""
+    """Add a case.
+
+    `types` is (type of scale and bias, type of the statistics). `given` has the arrays s, bias, mean and var.
+    """
     s, bias, mean, var = given or _parameters(x.shape[1], np.float32 if types or x.dtype != np.float64 else np.float64)
     if types is not None:
         s, bias, mean, var = s.astype(types[0]), bias.astype(types[0]), mean.astype(types[1]), var.astype(types[1])
@@ -109,6 +115,6 @@ class BatchNormalization(Base):
 
     @staticmethod
     def export_fresh() -> None:
-        """Start from the statistics of a new layer, and train on one batch."""
+        """Test one step of training that starts from the running statistics of a new layer."""
         ones, zeros = np.ones(3, np.float32), np.zeros(3, np.float32)
         _case("fresh", np.random.randn(2, 3, 4, 5).astype(np.float32), given=(ones, zeros, zeros, ones))

@@ -1,4 +1,4 @@
-"""Test the gradients of sum(y * dy) by a normalization's input and parameters, which the operator Gradient computes."""
+"""Test the operator Gradient: gradients of sum(y * dy) with respect to a normalization's input and parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx.defs import AI_ONNX_PREVIEW_TRAINING_DOMAIN, ONNX_DOMAIN
 
 
 def _standardized(x: Any, axes: Any, epsilon: float) -> Any:
-    """Return (x - mean) / root, and the root."""
+    """Return (x - mean) / root, and the root = sqrt(var + epsilon)."""
     root = np.sqrt(x.var(axes, keepdims=True) + epsilon)
     return (x - x.mean(axes, keepdims=True)) / root, root
 
@@ -27,7 +27,10 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return multiples of 1/4 and their negatives, plus the offset, which is their exact mean over the last axis."""
+    """Return float32 numbers around `offset`, half of them mirrored.
+
+    Their mean over the last axis is exactly `offset`.
+    """
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -39,7 +42,10 @@ def _randn(*shape: int) -> Any:
 def _expect(
     node: Any, given: dict[str, Any], dy: Any, y: Any, gradients: dict[str, Any], opset: int, name: str
 ) -> None:
-    """Add a model with the node, with loss = sum(y * dy), and with the loss's Gradient by the inputs in `gradients`."""
+    """Add a case whose model computes y, loss = sum(y * dy) and gradients of the loss.
+
+    `gradients` has the expected gradient for each input.
+    """
     others = [key for key in (*given, "dy") if key not in gradients]
     nodes = [
         node,
@@ -94,7 +100,10 @@ def _batch(name: str, x: Any, training: bool = True, **attributes: Any) -> None:
 
 
 def _grouped(name: str, x: Any, groups: int, opset: int | None, **attributes: Any) -> None:
-    """Add a case of GroupNormalization, or, if `opset` is None, of InstanceNormalization (one group per channel)."""
+    """Add a case of GroupNormalization.
+
+    If `opset` is None, add a case of InstanceNormalization, with one group per channel.
+    """
     channels, epsilon = x.shape[1], attributes.get("epsilon", 1e-5)
     size = groups if opset == 18 else channels
     s, bias, dy = _randn(size), _randn(size), _randn(*x.shape)
@@ -162,7 +171,10 @@ class Gradient(Base):
 
     @staticmethod
     def export_mvn() -> None:
-        """Here 1e-9 is added to the standard deviation, so the second term has a factor (std + 1e-9) / std."""
+        """Add a case of MeanVarianceNormalization.
+
+        This operator adds 1e-9 to the standard deviation, so the variance's term in dx has a factor (std + 1e-9) / std.
+        """
         x, dy = _randn(2, 3, 4, 5), _randn(2, 3, 4, 5)
         wide, g, axes = x.astype(np.float64), dy.astype(np.float64), (0, 2, 3)
         std = wide.std(axes, keepdims=True)
@@ -174,7 +186,10 @@ class Gradient(Base):
 
     @staticmethod
     def export_lpnormalization() -> None:
-        """x / n has the gradient (dy - n' * sum(dy * x / n)) / n; n' is sign(x) for p = 1, and x / n for p = 2."""
+        """Add cases of y = x / n, where n is the p-norm.
+
+        The gradient is (dy - n' * sum(dy * y)) / n; n' is sign(x) for p = 1, and y for p = 2.
+        """
         for p in (1, 2):
             x, dy = _randn(3, 4, 5), _randn(3, 4, 5)
             wide, g = x.astype(np.float64), dy.astype(np.float64)
@@ -186,7 +201,10 @@ class Gradient(Base):
 
     @staticmethod
     def export_lrn() -> None:
-        """Each channel's energy is in the windows of other channels, so its gradient is a sum over these windows."""
+        """Add a case of LRN.
+
+        Each channel's square is in the windows of other channels, so its gradient is a sum over these windows.
+        """
         x, dy, size = _randn(2, 7, 3, 4), _randn(2, 7, 3, 4), 4
         alpha, beta, bias = 0.5, 0.75, 1.0
         wide, g = x.astype(np.float64), dy.astype(np.float64)

@@ -22,7 +22,10 @@ def _along_channels(parameter: Any, x: Any) -> Any:
 
 
 def _symmetric(offset: float, shape: tuple[int, ...]) -> Any:
-    """Return multiples of 1/4 and their negatives, plus the offset, which is their exact mean over the last axis."""
+    """Return float32 numbers around `offset`, half of them mirrored.
+
+    Their mean over the last axis is exactly `offset`.
+    """
     half = np.round(np.random.randn(*shape) * 4) / 4
     return (np.concatenate([half, -half], -1) + offset).astype(np.float32)
 
@@ -32,7 +35,10 @@ def _randn(*shape: int) -> Any:
 
 
 def _scale_and_bias(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return random scale and bias, but 1 and 0 in float16, where cancellation would leave too few of 11 bits."""
+    """Return a random scale and bias.
+
+    In float16 they are 1 and 0, because a sum that cancels would leave few of the 11 bits.
+    """
     scale, bias = _randn(*shape), _randn(*shape)
     return (np.ones(shape, dtype), np.zeros(shape, dtype)) if dtype == np.float16 else (scale, bias)
 
@@ -72,7 +78,7 @@ class InstanceNormalization(Base):
 
 
 def _group(name: str, x: Any, groups: int = 2, opset: int = 21, epsilon: float = 1e-5, **attributes: Any) -> None:
-    """Add a case; scale and bias are per group in version 18, and per channel in version 21."""
+    """Add a case of GroupNormalization. Scale and bias are per group in version 18, and per channel in version 21."""
     size = groups if opset < 21 else x.shape[1]
     scale, bias = _scale_and_bias((size,), x.dtype)
     rows = x.astype(np.float64).reshape(x.shape[0], groups, -1)
@@ -104,7 +110,10 @@ class GroupNormalization(Base):
 
 
 def _layer(name: str, x: Any, axis: int = -1, shape: Any = None, **more: Any) -> None:
-    """Add a case, where scale and bias have `shape`; bias=False omits bias, statistics=True adds Mean and InvStdDev."""
+    """Add a case of LayerNormalization.
+
+    Scale and bias have `shape`; bias=False omits the bias, and statistics=True adds the outputs Mean and InvStdDev.
+    """
     with_bias, statistics = more.pop("bias", True), more.pop("statistics", False)
     epsilon = more.get("epsilon", 1e-5)
     scale, bias = _scale_and_bias(shape or x.shape[axis:], x.dtype)
@@ -136,7 +145,7 @@ class LayerNormalization(Base):
 
 
 def _rms(name: str, x: Any, axis: int = -1, scale: Any = None, **attributes: Any) -> None:
-    """Add a case; Y has the type of scale."""
+    """Add a case of RMSNormalization, where Y has the type of scale."""
     scale = np.random.randn(*x.shape[axis:]).astype(x.dtype) if scale is None else scale
     axes, wide = tuple(range(axis % x.ndim, x.ndim)), x.astype(np.float64)
     y = wide / np.sqrt((wide**2).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)) * scale
@@ -158,7 +167,7 @@ class RMSNormalization(Base):
 
 
 def _mvn(name: str, x: Any, opset: int = 13, **attributes: Any) -> None:
-    """Add a case; this operator adds the epsilon of 1e-9 to the standard deviation, not under the root."""
+    """Add a case of MeanVarianceNormalization, which adds 1e-9 to the standard deviation, not under the root."""
     attributes.setdefault("axes", [0, 2, 3])
     axes, wide = tuple(attributes["axes"]), x.astype(np.float64)
     centred = wide - wide.mean(axes, keepdims=True)
@@ -181,7 +190,7 @@ class MeanVarianceNormalization(Base):
 
 
 def _lp(name: str, x: Any, p: int, axis: int = -1, opset: int = 22) -> None:
-    """Add a case: if the norm is 0, the result is 0."""
+    """Add a case of LpNormalization. If the norm is 0, the result is 0."""
     wide = x.astype(np.float64)
     norm = (np.abs(wide) ** p).sum(axis, keepdims=True) ** (1 / p)
     y = np.divide(wide, norm, out=np.zeros_like(wide), where=norm != 0)
@@ -202,7 +211,7 @@ class LpNormalization(Base):
 
 
 def _lrn(name: str, x: Any, size: int, opset: int = 13, **attributes: Any) -> None:
-    """Add a case: a window of an even size has one more channel above than below."""
+    """Add a case of LRN. If the size is even, the window has one more channel above than below."""
     given = {"alpha": 0.5, "beta": 0.75, "bias": 1.0, **attributes}
     wide, energy = x.astype(np.float64), np.zeros(x.shape)
     for c in range(x.shape[1]):

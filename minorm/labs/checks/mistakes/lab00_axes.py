@@ -1,4 +1,4 @@
-"""Typical mistakes in lab 0: the right functions, and a subclass with the wrong function for each mistake."""
+"""Typical mistakes in lab 0: the class Right has the right functions, and each subclass has one mistake."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Right:
         return x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
 
     def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
-        """Return an array that is True for each element of the row of `index`."""
+        """Return an array of this shape that is True for all elements in the same row as the element at `index`."""
         row = np.zeros(shape, bool)
         row[tuple(slice(None) if axis in axes else i for axis, i in enumerate(index))] = True
         return row

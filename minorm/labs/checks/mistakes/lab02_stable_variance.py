@@ -1,4 +1,4 @@
-"""Typical mistakes in lab 2: the right functions, and a subclass with the wrong function for each mistake."""
+"""Typical mistakes in lab 2: the class Right has the right functions, and each subclass has one mistake."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Right:
         return self._divided(np.square(x - x.mean(axis=0)).sum(axis=0), len(x))
 
     def welford(self, x: Any) -> Any:
-        """Add one value after the other."""
+        """Compute the variance by Welford's algorithm, which adds one value after the other."""
         mean, M = self._beginning(x)
         for i, value in enumerate(x, 1):
             before, mean = mean, self._next_mean(mean, value, i)
@@ -46,7 +46,10 @@ class Right:
         return from_old * from_new
 
     def combine(self, first: Any, second: Any) -> Any:
-        """Return (n, mean, M) of two pieces together."""
+        """Merge two pieces, each given as (n, mean, M) with M the sum of squared distances.
+
+        Return (n, mean, M) of all their values.
+        """
         (n1, mean1, M1), (n2, mean2, M2) = first, second
         return n1 + n2, self._joint_mean(n1, mean1, n2, mean2), M1 + M2 + self._between(n1, n2, mean2 - mean1)
 
@@ -57,7 +60,7 @@ class Right:
         return delta * delta * (n1 * n2 / (n1 + n2))
 
     def chan(self, x: Any, pieces: int = 8) -> Any:
-        """Combine the pieces from left to right."""
+        """Cut x into pieces, combine them from left to right, and return the variance."""
         whole: Any = None
         for piece in self._pieces(x, pieces):
             part = self._part(piece)
@@ -73,7 +76,7 @@ class Right:
         return len(piece), mean, np.square(piece - mean).sum(axis=0)
 
     def shifted(self, x: Any) -> Any:
-        """Return k, d and var."""
+        """Return the shift k, d = mean(x - k) and the variance, which is computed from x - k."""
         k = self._k(x)
         t = x - k
         d = t.mean(axis=0)
@@ -86,7 +89,7 @@ class Right:
         return square - np.square(d)
 
     def moments(self, nest: Any, x: Any, centered: bool) -> Any:
-        """Return k, d and var of each row of a nest."""
+        """Return the shift k, d = mean(x - k) and the variance of each row of a nest."""
         x4 = four(nest, x)
         if not self._is_centered(centered):
             zero = np.zeros(nest.rows)

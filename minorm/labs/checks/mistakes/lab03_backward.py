@@ -1,4 +1,4 @@
-"""Typical mistakes in lab 3: the right functions, and a subclass with the wrong function for each mistake."""
+"""Typical mistakes in lab 3: the class Right has the right functions, and each subclass has one mistake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Right:
     """The right functions of the lab. Those of tasks 3.1 and 3.4 have a method for each step that can be wrong."""
 
     def graph(self, x: Any, g: Any, axes: Axes, eps: float = 1e-5) -> Any:
-        """Return dx for the gradient g of xhat, step by step from the end of the graph to its beginning."""
+        """Return dx for g, the gradient of xhat. The graph is walked step by step from its end to its beginning."""
         m = self._m(x, axes)
         c = x - x.mean(axis=axes, keepdims=True)
         rstd = self._rstd(c, axes, eps)
@@ -64,7 +64,7 @@ class Right:
         return (dy * xhat).sum(axis=axes), dy.sum(axis=axes)
 
     def backward(self, nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, needs: Any = (True, True)) -> Any:
-        """Return dx, ds and db over the four loops of a nest."""
+        """Return dx, ds and db as a backend does, with x and dy as views of a nest's four loop axes."""
         x4, dy4 = four(nest, x), four(nest, dy)
         rstd = kept(nest, stats.rstd)
         xhat = self._xhat(nest, x4, stats, rstd)

@@ -1,4 +1,4 @@
-"""Typical mistakes in lab 13: the right functions, and a subclass with the wrong function for each mistake."""
+"""Typical mistakes in lab 13: the class Right has the right functions, and each subclass has one mistake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Right:
     # Task 13.1
 
     def steps(self, shape: Ints, strides: Ints, itemsize: int) -> Loops:
-        """Return axis, count and step of each loop."""
+        """Return the loops over an array as (axis, count, step), the widest step first. The steps count elements."""
         pairs = [(axis, count, self._step(strides[axis], itemsize)) for axis, count in enumerate(shape)]
         found = self._sorted([axis for axis in pairs if self._is_loop(axis[1])])
         self._require_one_block(found, self._step(itemsize, itemsize))
@@ -48,7 +48,7 @@ class Right:
     # Task 13.2
 
     def plan(self, shape: Ints, strides: Ints, itemsize: int, reduced: Ints, varies: Ints) -> tuple[Loops, Loops]:
-        """Return the kept loops and the reduced loops."""
+        """Return the kept and the reduced loops, each loop as (count, data step, parameter step)."""
         axes = self.steps(shape, strides, itemsize)
         steps = self._param_steps(axes, varies)
         both: tuple[Loops, Loops] = ([], [])
@@ -83,7 +83,7 @@ class Right:
         return found
 
     def run(self, flat: Any, keep: Loops, reduce: Loops, scale: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
-        """Return y, mean and var."""
+        """Normalize the flat array by the loops. Return y, and mean and var of each row."""
         data = np.add.outer(self._places(keep, 1), self._places(reduce, 1))
         param = self._params(keep, reduce)
         x = flat[data]
@@ -111,7 +111,7 @@ class Right:
     # Task 13.4
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
-        """Return the name of the kernel for the loop with step 1."""
+        """Return the name of the kernel that fits the loop with step 1."""
         if any(data == 1 for _, data, _ in keep):
             return "columns"
         return "rows with parameters" if any(data == 1 and param for _, data, param in reduce) else "rows"
@@ -177,7 +177,7 @@ class MergedAcrossBroadcast(Right):
 
 
 class MergedAcrossGap(Right):
-    """neighbours in the list are merged although another loop lies between them, as their data steps show"""
+    """loops are merged if the parameter steps allow it; the data steps have to allow it, too"""
 
     def _merges(self, outer: tuple[int, ...], within: tuple[int, ...]) -> bool:
         return outer[2] == within[0] * within[2]
@@ -262,7 +262,7 @@ class ColumnsMissed(Right):
 
 
 class AnyParameter(Right):
-    """any reduced loop with a parameter step decides; only the loop with data step 1 may decide"""
+    """every reduced loop with a parameter step chooses the kernel; only the loop with data step 1 may choose it"""
 
     def inner(self, keep: Loops, reduce: Loops) -> str:
         if any(data == 1 for _, data, _ in keep):

@@ -1,4 +1,4 @@
-"""Typical mistakes in lab 16: the right functions, and a subclass with the wrong function for each mistake."""
+"""Typical mistakes in lab 16: the class Right has the right functions, and each subclass has one mistake."""
 
 from __future__ import annotations
 

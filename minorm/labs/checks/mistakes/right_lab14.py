@@ -13,7 +13,10 @@ Axes = tuple[int, ...]
 
 
 class Node:
-    """A value, its input nodes, and a function that turns dy into one gradient for each input node."""
+    """A value in a graph, with the nodes from which it was computed.
+
+    `back` turns the gradient of the value into one gradient for each of these nodes.
+    """
 
     def __init__(self, value: Any, inputs: Sequence[Node] = (), back: Callable[[Any], tuple[Any, ...]] | None = None):
         self.value, self.inputs, self.back = np.asarray(value, np.float64), tuple(inputs), back
@@ -21,13 +24,16 @@ class Node:
 
 
 class Lines:
-    """A growing program: `put` appends a line and returns the number of its result."""
+    """Builds a program of operations, line by line. Arrays and results have consecutive numbers."""
 
     def __init__(self, arrays: int) -> None:
         self.arrays, self.lines = arrays, list[tuple[Any, ...]]()
 
     def put(self, operation: str, *inputs: int, setting: Any = None) -> int:
-        """Append an operation on the results with these numbers."""
+        """Append an operation.
+
+        Its inputs are the arrays or results with these numbers; return the number of its result.
+        """
         self.lines.append((operation, inputs, *([] if setting is None else [setting])))
         return self.arrays + len(self.lines) - 1
 
@@ -182,7 +188,7 @@ class Right:
         return lines.put("add", var, eps)
 
     def through(self, x: Any, g: Any, axes: Axes, eps: float, paths: Sequence[str]) -> tuple[Any, Any]:
-        """Return xhat, and the gradient of x through these paths alone."""
+        """Return xhat, and the gradient of x. Only the paths that `paths` names are open."""
         lines = Lines(2)
         self._normalized(lines, 0, 1, axes, paths)
         return self.gradients(lines.lines, (x, eps), g)[:2]

@@ -1,1 +1,4 @@
-"""Holds wrong implementations that students' tests should find, if they need separate code."""
+"""Holds wrong implementations that students' tests should find.
+
+Labs whose bugs need little code keep them in their checks.
+"""

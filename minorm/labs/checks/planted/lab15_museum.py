@@ -54,11 +54,12 @@ def _batch_norm(
 ) -> Function:
     """Make a BatchNorm with these faults; the defaults make the right one.
 
-    y_mean, y_var        the statistics that normalize y take the share y_mean * momentum (or y_var * momentum) from the
-                         old running statistics
-    swap_mean, swap_var  whether momentum is the share of the new value in the running mean (variance)
+    y_mean, y_var        y is normalized with a mixture of statistics; the share of the old running mean is y_mean *
+                         momentum, and that of the old running variance is y_var * momentum
+    swap_mean, swap_var  True if momentum is the share of the new value in the running mean (swap_mean) or the running
+                         variance (swap_var)
     fewer                the running variance divides by m - fewer
-    alone                which results are wrong if a channel has a single value
+    alone                the results that are wrong if a channel has a single value
     """
 
     def run(
@@ -89,7 +90,7 @@ def _batch_norm(
 def _stored(
     x: Any, s: Any, b: Any, running_mean: Any, running_var: Any, momentum: float = 0.9, eps: float = 1e-5
 ) -> Any:
-    """Normalize with the stored statistics in training."""
+    """Train with a fault: y is normalized with the old running statistics, not with the batch's statistics."""
     _, mean, var = batch_norm(x, s, b, running_mean, running_var, momentum, eps)
     old_mean, old_var = (along_channels(np.float64(v), x) for v in (running_mean, running_var))
     xhat = (x - old_mean) / np.sqrt(old_var + eps)
@@ -101,8 +102,8 @@ def _group_norm(repeat: str = "each", squares: str = "", shifted: bool = False, 
     """Make a GroupNorm with these faults; the defaults make the right one.
 
     repeat   how the scales of groups are repeated for the channels
-    squares  if not empty, the variance is E[x^2] - E[x]^2; if "clamped" or "absolute", a negative variance is changed
-             so
+    squares  if not empty, the variance is E[x^2] - E[x]^2; "clamped" replaces a negative variance by 0, "absolute" by
+             its absolute value
     """
 
     def spread(v: Any, channels: int) -> Any:
@@ -146,7 +147,7 @@ def _layer_norm(
 
     axes, rows  which axes are normalized, and which rows of scale and bias are used
     kind        the type to compute in
-    overflow    what is done if squares overflow; scaled: x is divided by a power of two first, so that no square
+    overflow    how squares that overflow are treated; scaled: True if x is divided by a power of two, so that no square
                 overflows
     """
 

@@ -1,4 +1,7 @@
-"""Lab 5: recalibrates models. Imports only modules that are loaded already, because a process may open no others."""
+"""Lab 5: recalibrates models.
+
+Imports only modules that are already loaded, because a student's process may not open files.
+"""
 
 from __future__ import annotations
 

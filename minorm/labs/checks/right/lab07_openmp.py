@@ -55,10 +55,10 @@ def parallel_moments(size_t address, Py_ssize_t n, size_t parts, int threads):
 
 
 def lanes_pyx() -> str:
-    """Return the text of a sum in 32 lanes."""
+    """Return the Cython text of a kernel that adds numbers in 32 lanes."""
     return LANES
 
 
 def moments_pyx() -> str:
-    """Return the text of a kernel for mean and variance in chunks."""
+    """Return the Cython text of a kernel that computes mean and variance in chunks."""
     return MOMENTS

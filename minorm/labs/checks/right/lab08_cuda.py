@@ -42,10 +42,10 @@ __global__ void moments(const float* x, float* k, float* d, float* var, int m) {
 
 
 def shuffle_cu() -> str:
-    """Return the text of a block's sum by shuffles."""
+    """Return the CUDA text of block_sum, which adds the numbers of a block by shuffles."""
     return SHUFFLES
 
 
 def moments_cu() -> str:
-    """Return the text of a kernel for k, d and var of every row."""
+    """Return the CUDA text of a kernel that computes k, d and var of every row."""
     return MOMENTS

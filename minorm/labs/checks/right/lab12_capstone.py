@@ -16,12 +16,12 @@ from minorm.tensor.creation import tensor
 
 
 def forward(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
-    """Run the reference's forward."""
+    """Run the forward pass of minorm.kernels.reference.norm, the library's reference."""
     return norm.forward(nest, x, s, b, equation)
 
 
 def backward(nest: Any, dy: Any, x: Any, stats: Any, s: Any, equation: Any, needs: Any = (True, True)) -> Any:
-    """Run the reference's backward."""
+    """Run the backward pass of minorm.kernels.reference.norm, the library's reference."""
     return norm.backward(nest, dy, x, stats, s, equation, needs)
 
 
@@ -43,13 +43,13 @@ def resume(path: str, run: Any) -> None:
 
 
 def write(path: str, model: Any) -> None:
-    """Write the model with BatchNorm in training mode."""
+    """Export the model to an ONNX file, with BatchNorm in training mode."""
     dtype = next(iter(model.parameters())).dtype
     importlib.import_module("minorm.onnx").export(model, tensor(np.zeros((2, 1, 8, 8), dtype)), path, training=True)
 
 
 def read(path: str) -> Any:
-    """Read the model unchanged."""
+    """Load the model from an ONNX file, and return it unchanged."""
     return importlib.import_module("minorm.onnx").load(path)
 
 

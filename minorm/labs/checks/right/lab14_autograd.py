@@ -1,4 +1,7 @@
-"""Lab 14: defines right operations and a right walk on the student's Vars. `type(a)` is the student's class."""
+"""Lab 14: defines right operations and a right backward pass for the student's Vars.
+
+`type(a)` is the student's class.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ def backward(root: Any, dy: Any = 1.0) -> None:
 
 
 def detach(a: Any) -> Any:
-    """Keep only the value."""
+    """Return a Var with the value of `a` and without inputs, so that no gradient flows back to them."""
     return type(a)(a.value)
 
 

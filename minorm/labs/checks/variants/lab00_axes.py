@@ -31,7 +31,10 @@ def _mask_texts(low: int) -> tuple[str, ...]:
 
 
 def _step_texts(size: int) -> tuple[str, ...]:
-    """Return the texts about steps for elements of this many bytes; 1 means steps in elements."""
+    """Return the pieces of the lab's text about steps.
+
+    Steps are counted in bytes, with `size` bytes for an element; 1 means steps in elements.
+    """
     plain = size == 1
     places = "start + inside" if plain else f"(start + inside) // {size}"
     return (
@@ -95,7 +98,7 @@ V = Variants(
 
 
 def placed(x: Any, count: int) -> Any:
-    """Return x with its channels reordered, so that the variant's groups are neighbours."""
+    """Reorder the channels of x so that channels of the same group, in the variant, become neighbours."""
     if V.groups == "neighbours" or x.shape[1] % count:
         return x
     places = np.arange(x.shape[1])
@@ -109,7 +112,10 @@ def stepped(loops: Sequence[tuple[int, int]], up: bool = True) -> Loops:
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's function."""
+    """Adapt `function`, which is written for the plain lab, to the variant.
+
+    The result converts arguments and answers.
+    """
 
     def called(*args: Any, **options: Any) -> Any:
         if name == "to_axes":

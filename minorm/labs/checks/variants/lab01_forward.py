@@ -83,19 +83,27 @@ LAID = ("batch_norm", "instance_norm", "group_norm")
 
 
 def rstd(var: Any, eps: float) -> Any:
-    """Return 1 / deviation, with eps where the variant adds it."""
+    """Return 1 / deviation.
+
+    In some variants, eps is added to the variance; in others, it is added to the deviation or is the smallest variance.
+
+    The variant decides where eps is added: to the variance, to the deviation, or as the least variance.
+    """
     if V.place == "least":
         return np.maximum(var, eps) ** -0.5
     return 1 / (np.sqrt(var) + eps) if V.place == "outside" else (var + eps) ** -0.5
 
 
 def laid(x: Any) -> Any:
-    """Move (N, C, *positions) to the variant's order."""
+    """Move the axes of x from the order (N, C, *positions) to the variant's order."""
     return layouts.laid(x, V.layout)
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's function."""
+    """Adapt `function`, which is written for the plain lab, to the variant.
+
+    The result converts arguments and answers.
+    """
 
     def called(*args: Any, **options: Any) -> Any:
         bound = given(function, args, options, eps=V.eps)

@@ -1,4 +1,4 @@
-"""Lab 2 varies the axis of the values, how many values k is the mean of, and the order of n, mean and M."""
+"""Lab 2 varies the axis along which values lie, the number of values in the mean k, and the order of n, mean and M."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.labs.varied.choices import Variants, kinds, numbers
 
 
 def _axis_texts(axis: int) -> tuple[str, ...]:
-    """Return the texts about values along an axis."""
+    """Return the pieces of the lab's text for a variant in which the values lie along this axis."""
     words = "the last axis" if axis < 0 else f"axis {axis}"
     move = f"\n    x = np.moveaxis(x, {axis}, 0)" if axis else ""
     tasks = (
@@ -31,7 +31,7 @@ def _axis_texts(axis: int) -> tuple[str, ...]:
 
 
 def _piece_texts(order: str) -> tuple[str, ...]:
-    """Return the texts about pieces in an order of n, mean and M."""
+    """Return the pieces of the lab's text for a variant that gives n, mean and M of a piece in this order."""
 
     def placed(**values: str) -> str:
         return ", ".join(values[name] for name in order.split(", "))
@@ -71,18 +71,21 @@ def along(x: Any) -> Any:
 
 
 def piece(n: Any, mean: Any, M: Any) -> tuple[Any, ...]:
-    """Return a piece in the variant's order."""
+    """Return n, mean and M of a piece as a tuple in the variant's order."""
     values = {"n": n, "mean": mean, "M": M}
     return tuple(values[name] for name in V.piece.split(", "))
 
 
 def parts_of(found: Any) -> Mapping[str, Any]:
-    """Return the parts of a piece by name: the inverse of `piece`."""
+    """Return a dict with n, mean and M from a tuple in the variant's order; this is the inverse of `piece`."""
     return dict(zip(V.piece.split(", "), found, strict=True))
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's function."""
+    """Adapt `function`, which is written for the plain lab, to the variant.
+
+    The result converts arguments and answers.
+    """
 
     def called(*args: Any, **options: Any) -> Any:
         if name in ALONG:

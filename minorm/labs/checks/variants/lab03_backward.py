@@ -111,7 +111,7 @@ def third(rstd: Any) -> Any:
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's function."""
+    """Adapt `function`, which is written for the plain lab, to the variant. The result converts arguments."""
 
     def called(*args: Any, **options: Any) -> Any:
         if name == "three_terms":

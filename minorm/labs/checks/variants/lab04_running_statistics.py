@@ -24,7 +24,7 @@ NO_EPS = "evaluation leaves eps out"
 
 
 def _start_texts(first: str) -> tuple[str, ...]:
-    """Return the lab's texts for a running variance that starts at this value."""
+    """Return the pieces of the lab's text for a running variance that starts at this value."""
     plain = first == "1"
     layer = "momentum=0.9, unbiased_running_var=unbiased_var )"
     return (
@@ -109,12 +109,12 @@ V = Variants(
 
 
 def laid(x: Any) -> Any:
-    """Move (N, C, *positions) to the variant's order."""
+    """Move the axes of x from the order (N, C, *positions) to the variant's order."""
     return layouts.laid(x, V.layout)
 
 
 def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of the plain lab into the variant's function."""
+    """Adapt `function`, which is written for the plain lab, to the variant. The result converts arguments."""
 
     def called(*args: Any, **options: Any) -> Any:
         defaults = {"momentum": V.momentum} if name == "update" else {}

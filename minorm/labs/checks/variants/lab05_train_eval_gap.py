@@ -128,5 +128,5 @@ def batches(count: int, size: int) -> list[slice]:
 
 
 def spread(deviation: Any) -> Any:
-    """Convert a standard deviation to the measure of spread that the variant asks for."""
+    """Convert a standard deviation to the variant's measure of spread: deviation, variance or 1.96 deviations."""
     return {"deviation": deviation, "variance": deviation**2, "1.96 deviations": 1.96 * deviation}[V.spread]

@@ -24,7 +24,7 @@ OUTSIDE = "eps outside the root"
 
 
 def _root_texts(name: str, words: str) -> tuple[str, ...]:
-    """Return the texts about a root_mean_square that gives the logarithm."""
+    """Return the pieces of the lab's text for a variant whose root_mean_square returns a logarithm."""
     exponent = "exponent.astype(x.dtype)"
     unit = exponent if name == "log2" else f"{exponent} * x.dtype.type(np.{name}(2))"
     return (
@@ -132,7 +132,7 @@ V = Variants(
 
 
 def rounded_bits(x: Any) -> Any:
-    """Round each float32 to bfloat16 and ties as the variant says; return the bits."""
+    """Round each float32 number to bfloat16, and return the bits. The variant decides how ties are rounded."""
     if V.ties == "even":
         with np.errstate(invalid="ignore", over="ignore"):
             return x.astype(ml_dtypes.bfloat16).view(np.uint16)
@@ -141,11 +141,14 @@ def rounded_bits(x: Any) -> Any:
 
 
 def root(value: Any) -> Any:
-    """Convert a root to the result that this variant's root_mean_square returns."""
+    """Convert a root mean square to the result that the lab asks for in this variant: the root or its logarithm."""
     with np.errstate(divide="ignore"):
         return {"root": np.positive, "log2": np.log2, "log": np.log, "log10": np.log10}[V.root](value)
 
 
 def unit(y: Any, right: Any) -> Any:
-    """Return the numbers whose ulp is the unit of an error in this variant."""
+    """Return an array of numbers.
+
+    In this variant, errors are counted in ulps of these numbers: `right`, `y` or the larger of the two.
+    """
     return {"right": right, "y": y, "larger": np.maximum(np.abs(y), np.abs(right))}[V.unit]

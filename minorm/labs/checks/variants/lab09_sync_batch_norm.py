@@ -128,22 +128,31 @@ V = Variants(
 
 
 def second(var: Any, m: Any) -> Any:
-    """Convert the variance of m numbers to the number that ranks send in this variant."""
+    """Convert the variance of m numbers to the number that ranks send in this variant.
+
+    This is var, m * var or sqrt(var).
+    """
     return {"var": var, "M": m * var, "std": np.sqrt(var)}[V.second]
 
 
 def variance(told: Any, m: Any) -> Any:
-    """Return the variance: the inverse of `second`."""
+    """Convert the number `told`, which ranks send in this variant, to the variance of m numbers.
+
+    This is the inverse of `second`.
+    """
     return {"var": told, "M": told / np.maximum(m, 1), "std": np.square(told)}[V.second]
 
 
 def scale(rstd: Any) -> Any:
-    """Return the variant's argument of input_gradient, computed from rstd."""
+    """Convert rstd to the number that input_gradient takes in this variant."""
     return {"rstd": rstd, "std": 1 / rstd, "var + eps": rstd**-2.0, "rstd^2": rstd**2}[V.scale]
 
 
 def level_above(level: list[Any]) -> list[Any]:
-    """Add the vectors of one level of the tree in pairs."""
+    """Add pairs of vectors in one level of a tree; return the next level.
+
+    The variant decides how an odd vector is treated.
+    """
     alone = len(level) % 2 if V.odd == "the first alone" else 0
     sums = level[:alone] + [sum(level[i + 1 : i + 2], level[i]) for i in range(alone, len(level), 2)]
     if V.odd == "with the last pair" and len(level) % 2:

@@ -10,7 +10,7 @@ from minorm.labs.varied.choices import Variants, kinds, numbers
 
 
 def _momentum_texts(value: str) -> tuple[str, ...]:
-    """Return the texts about a default momentum, which a file keeps in 32 bits."""
+    """Return the pieces of the lab's text for this default momentum, which a file keeps in 32 bits."""
     return (
         f"momentum {value}",
         f"{value} is {float(np.float32(value))!r}, and the default",
@@ -54,7 +54,7 @@ V = Variants(
 
 
 def stored(value: float) -> float:
-    """Return the number as a file stores it."""
+    """Return the value rounded to float32, because an ONNX file stores attributes in 32 bits."""
     return float(np.float32(value))
 
 

@@ -67,7 +67,10 @@ FEWEST = {
 
 
 def _series_texts(series: str) -> tuple[str, ...]:
-    """Return the texts about a series of suspects, whose names end in its number."""
+    """Return the pieces of the lab's text for a series of suspects.
+
+    The suspects' names end in the number of the series.
+    """
     rows = [f"| {left}{series} | {OPERATORS[left]} | | {right}{series} | {OPERATORS[right]} |" for left, right in
             ("AD", "BE", "CF")]  # fmt: skip
     planted = [

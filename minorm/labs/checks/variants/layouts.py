@@ -8,14 +8,14 @@ import numpy as np
 
 
 def laid(x: Any, layout: str) -> Any:
-    """Move (N, C, *positions) to this order."""
+    """Move the axes of x from the order (N, C, *positions) to the order `layout`."""
     if layout == "NC...":
         return x
     return np.ascontiguousarray(np.moveaxis(x, 1, -1) if layout == "N...C" else np.swapaxes(x, 0, 1))
 
 
 def plain(x: Any, layout: str) -> Any:
-    """Move the variant's order back to (N, C, *positions)."""
+    """Move the axes of x from the order `layout` back to (N, C, *positions)."""
     if layout == "NC...":
         return x
     return np.ascontiguousarray(np.moveaxis(x, -1, 1) if layout == "N...C" else np.swapaxes(x, 0, 1))
