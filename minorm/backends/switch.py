@@ -10,7 +10,10 @@ from minorm.kernels import switches
 
 
 def switch(name: str, public: str) -> Any:
-    """Return a property for a bool switch; another value raises a TypeError, which calls the switch `public`."""
+    """Return a property that reads and sets the bool switch `name`.
+
+    A value that is not a bool raises a TypeError, in which the switch is called `public`.
+    """
 
     def get(self: Any) -> bool:  # noqa: ARG001
         return bool(getattr(switches, name))

@@ -116,7 +116,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         return self._scaled([array[index] for array in self.arrays])
 
     def batch(self, indices: Array) -> tuple[Any, ...]:
-        """Return the samples at these positions; make one copy of each array."""
+        """Return the samples at `indices`; make one copy of each array."""
         # NumPy's take accepts only intp, which has 32 bits in a browser.
         places = np.asarray(indices).astype(np.intp, copy=False, casting="same_kind")
         return self._scaled([array.take(places, axis=0) for array in self.arrays])
@@ -244,7 +244,7 @@ class Subset(Dataset[Any]):
         return self.dataset[int(chosen)] if chosen.ndim == 0 else self.batch(np.arange(len(self))[index])
 
     def batch(self, indices: Array) -> Any:
-        """Return the samples at these positions of the subset."""
+        """Return the samples at the positions `indices` of the subset."""
         return read_batch(self.dataset, self.indices[indices])
 
 

@@ -168,7 +168,7 @@ def _to_another_gpu(array: Any, index: int) -> Any:
 
 
 def to_device_of(array: Any, like: Any) -> Any:
-    """Return a NumPy array, or a copy of it, on the device of `like`."""
+    """Return the NumPy array `array` itself if `like` is on the CPU, else a copy of it on the device of `like`."""
     return array if is_host(like) else to_device(array, device_of(like))
 
 

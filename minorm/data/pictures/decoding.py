@@ -84,7 +84,10 @@ def _scale(picture: Picture, size: int | None) -> int:
 
 
 def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> None:
-    """Raise ValueError if the picture takes too much memory, or if it is damaged and takes far more than its file."""
+    """Raise ValueError if the picture's pixels take more than `max_bytes`, or if the picture is damaged.
+
+    Damage is looked for only if decoding takes far more memory than the `length` bytes of the file.
+    """
     most = limits.IMAGE if max_bytes is None else max_bytes
     if (decoded := picture.decoded(scale)) > most:
         raise ValueError(limits.too_large(f"{picture.width} x {picture.height} pixels take", decoded, most))
