@@ -123,11 +123,12 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
 def gradgradcheck(
     f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0
 ) -> float:
-    """Call `gradcheck` for the gradients of f from `autograd.grad(create_graph=True)`, as functions of inputs and
-    weights.
+    """Call `gradcheck` for the gradients of f, as functions of the inputs, and so check second derivatives.
 
-    Raises the same AssertionError as gradcheck; the message counts the weights of f's results as inputs that follow f's
-    inputs.
+    The gradients come from `autograd.grad(create_graph=True)`. They also depend on random weights of f's results.
+
+    Raises the same AssertionError as gradcheck. Its message counts the weights as further inputs, after the inputs of
+    f.
 
     Example:
         >>> from minorm.testing import gradgradcheck

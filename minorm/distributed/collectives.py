@@ -51,7 +51,7 @@ class Collectives:
         return np.concatenate([block[: len(ranks)] for block, ranks in zip(blocks, self.carried, strict=True)])
 
     def all_reduce(self, call: Call, values: list[Array], combine: Combine) -> Array:
-        """Combine the arrays of all ranks in the order of the tree, and return the result."""
+        """Combine the arrays of all ranks in the order of the tree of sum_order.py, and return the result."""
         parts = {(rank, rank + 1): value for rank, value in zip(self.ranks, values, strict=True)}
         if self.engine is None:
             return sum_order.total(parts, combine, 0, self.size)
@@ -75,7 +75,11 @@ class Collectives:
             return self.engine.broadcast(values[root - self.ranks.start if root in self.ranks else 0], owner)
 
     def _agree(self, engine: Engine, call: Call) -> None:
-        """Compare headers with all other processes, or with as many as are needed to find every difference."""
+        """Raise RankError unless all processes send the same header.
+
+        If the collectives use doubling, a process compares headers only with a few other processes. This is enough to
+        find every difference.
+        """
         if self.doubling:
             for step in _powers(self.processes):
                 self._check(call, engine.process ^ step, engine.swap(call.header(), engine.process ^ step))
@@ -107,7 +111,10 @@ class Collectives:
         return mine
 
     def _halved(self, engine: Engine, mine: Array) -> Array:
-        """Compute the sum of long arrays by halves; partners agree, since a + b and b + a have the same bits."""
+        """Compute the sum of long arrays by halves.
+
+        The two partners of a step get equal sums, since a + b and b + a have the same bits.
+        """
         vector = np.array(mine, order="C").reshape(-1)
         steps = list(sum_order.halves(vector.size, engine.process, self.processes))
         for partner, give, keep in steps:

@@ -27,7 +27,7 @@ class Engine(Protocol):
         """Send `give` to another process, and receive its array in `get`; the caller has checked that sizes agree."""
 
     def gather(self, block: Array) -> Array:
-        """Return the blocks of all processes along a new first axis; they must have the same shape and type."""
+        """Return the blocks of all processes along a new first axis. All blocks must have the same shape and type."""
 
     def broadcast(self, array: Array, process: int) -> Array:
         """Return the array of process `process`, on all processes."""

@@ -138,7 +138,7 @@ class Distribution(Checked):
         return other
 
     def _parameter_event(self) -> tuple[int, ...]:
-        """Return the shape that the parameter of a single distribution has: the last axes of the parameter."""
+        """Return the shape that the parameter of one distribution of the batch has."""
         return ()
 
     def _shape(self, sample_shape: Any) -> tuple[int, ...]:

@@ -84,7 +84,10 @@ class CheckedBackend:
         return y, stats
 
     def backward(self, nest: Nest, dy: Array, x: Array, *others: Any, **options: Any) -> tuple[Array | None, ...]:
-        """Return dx, ds and db. A gradient that is not needed is None."""
+        """Return dx, ds and db, the gradients of x, of the scale s and of the bias b.
+
+        A gradient that is not needed is None.
+        """
         found = self.__getattr__("backward")(nest, dy, x, *others, **options)
         dx, ds, db = _parts(found, ("dx", "ds", "db"), "backward")
         for name, value in (("ds", ds), ("db", db)):
@@ -93,7 +96,7 @@ class CheckedBackend:
         return None if dx is None else _like(dx, x, "backward: dx"), ds, db
 
     def apply(self, nest: Nest, x: Array, *others: Any, **options: Any) -> Array:
-        """Return y."""
+        """Return y: x normalized with the given statistics, scaled by s and shifted by b."""
         return _like(self.__getattr__("apply")(nest, x, *others, **options), x, "apply: y")
 
 

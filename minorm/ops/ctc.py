@@ -19,8 +19,9 @@ from minorm.ops.shape import Cat, Unbind, stacked
 
 
 class CTC(Function):
-    """-log P(text) for each example. x (steps, batch, classes) holds log-probabilities, and texts (batch, longest)
-    classes.
+    """-log P(text) for each example.
+
+    x (steps, batch, classes) holds log-probabilities, and `texts` (batch, longest) holds the classes of each text.
 
     Texts and lengths are NumPy arrays. The Function computes all examples of a batch together, on the CPU, in float64
     or float32.
@@ -112,7 +113,7 @@ class CTC(Function):
 
     @staticmethod
     def _walk(seen, skips):
-        """Return alpha of all steps and all examples."""
+        """Return alpha[t, n, s]: the log-probability of all paths of example n up to step t that are at symbol s."""
         alpha = np.full(seen.shape, -np.inf, seen.dtype)
         if not len(seen):
             return alpha

@@ -111,8 +111,9 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
 def others_turn(error: TypeError, other: Any, method: str) -> Any:
     """Return NotImplemented if Python should call the reflected `method` of `other`. Otherwise raise the error.
 
-    This is so if `other` is not an operand and has the method. For == and !=, any object that is not an operand will
-    do, since x is by default unequal to it. Methods of built-in types, such as the `%` of a string, are not called.
+    Python should call the method if `other` is not an operand and has this method. For == and !=, `other` need not have
+    the method, since Python then answers that x and `other` are unequal. Methods of built-in types, such as the `%` of
+    a string, are not called.
     """
     if not _is_operand(other) and (
         method in ("__eq__", "__ne__") or (type(other).__module__ != "builtins" and _has_own(other, method))

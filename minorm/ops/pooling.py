@@ -152,8 +152,9 @@ def _bounds(n: int, o: int) -> tuple[Any, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _steps(n: int, o: int) -> list[tuple[Any, Any]]:
-    """Return, for k = 0, 1, ..., the parts that have an element number k, and the indices of these elements. If all
-    parts have one, the parts are a slice.
+    """Return, for k = 0, 1, ..., the parts that have an element number k, and the indices of these elements.
+
+    If all parts have an element number k, they are given as a slice.
     """
     first, end = _bounds(n, o)
     steps = []

@@ -127,7 +127,7 @@ def _quotient_to_zero(a: Any, b: Any) -> Any:
 
 
 def on_host(x: Any) -> Any:
-    """Return x on the host, in the compute type. The functions below need this, since they have no GPU kernel."""
+    """Return x on the host, in the compute type. Functions that have no GPU kernel need this."""
     return to_device(x, "cpu").astype(dtypes.compute_type(x.dtype), copy=False)
 
 
@@ -157,7 +157,10 @@ class Determinant(Function):
 
 
 def cofactors(x: Any) -> Any:
-    """Return det(u v) u diag(products of the other s) v, for x = u diag(s) v. x need not have an inverse."""
+    """Return the cofactors of x = u diag(s) v: det(u v) u diag(p) v, where p[i] is the product of all s but s[i].
+
+    x need not have an inverse.
+    """
     u, s, v, sign = _rotated(x)
     others = np.where(np.eye(s.shape[-1], dtype=np.bool_), 1, s[..., None, :]).prod(-1)
     return moved((u * (others * sign[..., None])[..., None, :]) @ v, x)

@@ -140,7 +140,10 @@ def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionE
 
 
 def by_layer(events: Sequence[Event], total: int) -> list[FunctionEventAvg]:
-    """Return a row for each layer, forward and backward, and for the rest; a layer's total includes inner layers."""
+    """Return two rows for each layer, forward and backward, and rows for the events outside all layers.
+
+    The total of a layer includes the layers inside it.
+    """
     names = labels(events)
 
     def keys(event: Event) -> list[Hashable]:
@@ -202,7 +205,10 @@ def _begins(event: Event) -> bool:
 
 
 def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
-    """Return (bytes, time on the GPU) of each event, by id; both include the events inside."""
+    """Return (bytes, time on the GPU) of each event, by id.
+
+    The two numbers include the events that ran inside the event.
+    """
     found = {id(event): (event.allocated, event.self_device_time) for event in events}
     for event in reversed(events):  # events inside began later
         if event.parent is not None:

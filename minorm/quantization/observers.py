@@ -144,7 +144,10 @@ def is_finite(array: Any) -> bool:
 
 
 def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tuple[str, ...]) -> None:
-    """Give buffers their shapes in a state dict, because a new observer does not know the number of channels yet."""
+    """Give `buffers` the shapes that they have in the state dict.
+
+    A new observer cannot know these shapes, which depend on the number of channels.
+    """
     for name, buffer in zip(names, buffers, strict=True):
         given = state_dict.get(prefix + name)
         if given is not None and tuple(given.shape) != buffer.shape and len(given.shape) <= 1:

@@ -43,7 +43,7 @@ ATTRIBUTES = {"model", "plan", "ends"}  # attributes of the int8 model that othe
 
 @dataclass
 class Plan:
-    """The steps of a model, and which of its inputs are rounded."""
+    """The steps of a model, and the inputs of the model that are rounded."""
 
     steps: list[Step] = field(default_factory=list)
     inputs: dict[int, Site] = field(default_factory=dict)
@@ -171,7 +171,10 @@ class _Planner:
         return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]
 
     def _joins(self, step: Step) -> bool:
-        """Return True if all arguments were computed, since a sum with a Parameter only adds a bias."""
+        """Return True if the operation joins computed activations.
+
+        A sum with a Parameter does not count, since it only adds a bias.
+        """
         found = self._floats_of(step)
         made = all(id(t) in step.makers or id(t) in self.inputs for t in found)
         wanted = 2 if step.target is elementwise.Add else 1
@@ -269,7 +272,7 @@ class _Planner:
         return found
 
     def _is_beside(self, readers: list[int]) -> bool:
-        """Return True if all readers of a Parameter only add it to activations, multiply by it, or concatenate both.
+        """Return True if all readers of a Parameter only add, multiply or concatenate it with activations.
 
         Examples of such Parameters are a layer's scale, positions and a class token, which may be reshaped first. Such
         Parameters have few numbers.

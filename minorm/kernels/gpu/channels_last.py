@@ -39,8 +39,9 @@ def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
 
 
 def empty(shape: Ints, dtype: Any, strides: Ints | None) -> Any:
-    """Allocate an array with these strides, or in C order if `strides` is None. The array is not a view, so autograd
-    can keep it as a gradient without a copy.
+    """Allocate an array with the given strides, or in C order if `strides` is None.
+
+    The array is not a view, so autograd can keep it as a gradient without a copy.
     """
     out = memory.empty(shape, dtype)
     return out if strides is None else cupy.ndarray(shape, dtype, memptr=out.data, strides=strides)

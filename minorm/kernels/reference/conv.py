@@ -91,7 +91,7 @@ def by_tiles(a: Any, b: Any, w_shape: Ints, groups: int) -> bool:
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
+    """Return x in the type and memory order that a convolution reads. If x already has both, return x itself."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 

@@ -44,7 +44,7 @@ def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
 
 
 def keep(x: Any, kept: Any, p: float) -> Any:
-    """Return y = x * m / (1 - p)."""
+    """Return y = x * kept / (1 - p), where `kept` is True for the elements that dropout keeps."""
     factor = kept * dtypes.compute_type(x.dtype).type(threshold(p)[1])
     with np.errstate(invalid="ignore", over="ignore"):
         return (x * factor).astype(x.dtype, copy=False)

@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """The two modules of a backend that compute the steps."""
+    """The two modules of a backend that compute the steps: `elementwise` and `matmul`."""
 
     elementwise: Any = elementwise
     matmul: Any = matmul
@@ -82,7 +82,7 @@ class Step:
         return a[..., i * self.hidden : (i + 1) * self.hidden]
 
     def value(self, kind: int, a: Any) -> Any:
-        """Clip a, and return the activation with number `kind` of the result."""
+        """Clip a, and return the activation of the clipped a. `kind` is the number of the activation in the cell."""
         return gates.value(self.cell.activations[kind], self.clipped(a), self.maps)
 
     def slope(self, kind: int, a: Any, v: Any) -> Any:

@@ -91,7 +91,7 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
 def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings in a file of weights.
 
-    The model is left out if it is code, because the user must name code.
+    The model is left out if code builds it, because only the user may name code that is run.
     """
     found = Pretrained.read(init)
     model = {} if found.model is None or is_file(found.model) else {"model": found.model}

@@ -47,7 +47,7 @@ def code_of(
 
 
 def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | None) -> None:
-    """Raise ValueError unless the checkpoint was trained with this function in the same file."""
+    """Raise ValueError unless the checkpoint was trained with the function of `code`, in the same file."""
     if code is None:
         return
     if code.sha256 != facts.get("sha256"):

@@ -38,7 +38,7 @@ def divisor(loss_function: Any, targets: Tensor) -> float | None:
 
 
 def samples(targets: Tensor) -> int:
-    """Return the number of samples that these targets belong to."""
+    """Return the number of samples that `targets` belong to."""
     return targets.shape[0] if targets.ndim else 1
 
 

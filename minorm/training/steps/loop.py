@@ -137,7 +137,7 @@ def train_by(
 def _step(
     model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score, clip_grad: float
 ) -> None:
-    """Take one step on the joint loss of these batches. If no target counts, change nothing."""
+    """Take one step on the joint loss of the batches in `group`. If no target counts, change nothing."""
     backward: Any = _backward_together if isinstance(model, DistributedDataParallel) else _backward
     if backward(model, loss_function, optimizer, group, score):
         if clip_grad:
@@ -212,7 +212,7 @@ def _groups(given: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
 
 
 def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score) -> bool:
-    """Compute the gradients of these batches' joint loss. If no target counts, return False."""
+    """Compute the gradients of the joint loss of the batches in `group`. If no target counts, return False."""
     divisors = [1.0 if batch.divisor is None else batch.divisor for batch in group]
     shares = _shares(np.array(divisors), group[0].divisor is None)
     together = accumulate_stats(model) if len(group) > 1 else nullcontext()

@@ -36,7 +36,7 @@ class Loop(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One launch."""
+    """The launch of a kernel that copies elements from one array to another."""
 
     turned: bool  # True: the kernel `turn`, else `move`
     widths: Ints  # elements of an access: in both arrays for `turn`, in the written array for `move`
