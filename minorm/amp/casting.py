@@ -139,7 +139,7 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
 @documented(DEVICE)
 @checked
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Return True inside an `autocast` for this kind of device, in this thread.
+    """Return True if an `autocast` for `device_type` is active in this thread.
 
     Example:
         >>> with mn.autocast("cpu"):

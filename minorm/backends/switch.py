@@ -27,5 +27,8 @@ def switch(name: str, public: str) -> Any:
 
 
 def with_switches(module: str, **properties: Any) -> None:
-    """Give a module these properties by changing its type, because a module itself cannot have properties."""
+    """Give the module `module` properties.
+
+    A module itself cannot have properties, so the type of the module is changed.
+    """
     sys.modules[module].__class__ = type("module", (types.ModuleType,), properties)

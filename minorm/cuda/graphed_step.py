@@ -162,7 +162,7 @@ class Captured:
         )
 
     def fits(self, inputs: Sequence[Tensor]) -> bool:
-        """Return whether an eager step would do the same as the captured step at this moment."""
+        """Return True if an eager step with `inputs` would now do the same as the captured step."""
         return (
             [*map(_strides, inputs)] == self._strides
             and _around() == self._around

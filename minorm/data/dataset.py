@@ -259,7 +259,7 @@ class Subset(Dataset[Any]):
 def random_split(
     dataset: Any, lengths: Any = None, generator: Any = None, *, fraction: Any = None, seed: Any = None
 ) -> Any:
-    """Split a dataset at random into Subsets of these lengths, or into a `fraction` of the samples and the rest.
+    """Split a dataset at random into Subsets of the given lengths, or into a `fraction` of the samples and the rest.
 
     Raises ValueError for lengths that do not add up.
 

@@ -214,7 +214,10 @@ class ImageFolder(Shown):
         return kept
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
-        """Return (train, val); val gets this fraction of each class, but at least one picture if a class has two."""
+        """Return (train, val). val gets the share `fraction` of each class.
+
+        If a class has at least two pictures, val gets at least one of them.
+        """
         chosen = self.drawn(np.ones(len(self), bool), fraction, seed)
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 

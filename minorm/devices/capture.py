@@ -196,7 +196,7 @@ class Recording:
 
     @contextmanager
     def captured(self) -> Iterator[None]:
-        """Inside the block, this thread is capturing."""
+        """During the block, this thread captures a graph into this recording."""
         _here.recording = self
         try:
             yield

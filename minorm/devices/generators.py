@@ -241,7 +241,7 @@ def replayed(state: dict[str, Any]) -> Iterator[None]:
 
 
 def _bits(state: Any, kind: str = "Philox") -> Any:
-    """Return a new bit generator in this state; the state must be of `kind`, Philox or PCG64."""
+    """Return a new bit generator in the state `state`, which must be a state of `kind`, Philox or PCG64."""
     if not isinstance(state, dict) or not isinstance(state.get("bit_generator"), str):
         got = f"a dict with {sorted(map(str, state))}" if isinstance(state, dict) else f"a {kind_of(state)}"
         raise ValueError(f"set_state: the state is {got}; expected a dict with 'bit_generator', as get_state() gives")

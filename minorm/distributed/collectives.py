@@ -1,8 +1,8 @@
 """Computes collectives over all ranks: the ranks of this process, and, through the engine, those of other processes.
 
-In every call, processes first exchange headers, and each process compares the other's header with its own. So differing
-calls are found at once, and no process waits for a message that never comes. Small arrays (up to 4 kB) are sent
-together with the header.
+In every call, processes first exchange headers, and each process compares the headers that it receives with its own
+header. So differing calls are found at once, and no process waits for a message that never comes. Small arrays (up to 4
+kB) are sent together with the header.
 
 Sums follow the order of sum_order.py. If the numbers of ranks and processes are powers of two, a process exchanges
 subtrees with the processes `process ^ 1`, `process ^ 2`, `process ^ 4` ... A long vector is summed by halves, which

@@ -172,7 +172,7 @@ class Distribution(Checked):
         return value
 
     def _of_type(self) -> Tensor:
-        """Return a parameter; new Tensors get the type and the device of this parameter."""
+        """Return the parameter from which new Tensors take their type and device."""
         return next(self.__dict__[name] for name in self.parameters if name in self.__dict__)
 
     def __repr__(self) -> str:

@@ -24,8 +24,9 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 
 
 def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
-    """Return the user's backend, or minorm's backend for this kind of array. If the call needs a mask or an activation
-    that the backend cannot compute, wrap the backend.
+    """Return the user's backend, or minorm's backend for the array x if `backend` is None.
+
+    If the call needs a mask or an activation that the backend cannot compute, wrap the backend.
     """
     if backend is None:
         norm = select.backend(x).norm

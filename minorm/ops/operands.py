@@ -77,7 +77,7 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 
 
 def full_type(x: Any) -> Any:
-    """Return the type of the result of an operation that always computes in float32. This is the type of the array x.
+    """Return the type of the result of an operation that always computes in float32: the type of the array x.
 
     Inside autocast, the result is float32 for 16-bit floats. Other operations that return float32 inside autocast need
     no such rule, since their inputs are cast before.

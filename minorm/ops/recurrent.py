@@ -114,7 +114,7 @@ class Recurrent(Function):
         return [y, *[state if alive is None else passing(state, alive) for state in (h, c)[: self.states]]]
 
     def step_expression(self, cell, a, h, c, r, br, p):
-        """Return the next h and c as Tensors. a is W x of this step, with its bias."""
+        """Return the next h and c as Tensors. a is the product W x of the step, plus the bias."""
         raise NotImplementedError
 
     def _walk(self, d, b, y, h, c=None):

@@ -218,7 +218,10 @@ def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
 
 
 def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
-    """Return whether an event ran inside another event with the same key, whose total already includes its time."""
+    """Return True if the event ran inside another event with the same key.
+
+    The total of the outer event already includes the time of the inner event.
+    """
     own, around = keys(event), event.parent
     while around is not None:
         if keys(around) == own:

@@ -44,7 +44,10 @@ class Grid:
         return np.rint(x.astype(np.float64) / float(self.scale))
 
     def round(self, x: Any) -> Any:
-        """Round x, an array of float32, to numbers of this grid, as QuantizeLinear and DequantizeLinear do."""
+        """Round x, an array of float32, to numbers of this grid.
+
+        The results are those of QuantizeLinear followed by DequantizeLinear.
+        """
         q = np.clip(np.rint(x / self.scale) + np.float32(self.zero), self.low, self.high)
         return (q - np.float32(self.zero)) * self.scale
 

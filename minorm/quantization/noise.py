@@ -117,7 +117,10 @@ def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
 
 
 def _results(model: QATModel, batches: Sequence[Tensor], keys: Iterable[str] | None) -> list[Tensor]:
-    """Return the model's results while only the FakeQuantize layers in `keys` round (None: all layers)."""
+    """Return the model's results if only the FakeQuantize layers in `keys` round.
+
+    If `keys` is None, all FakeQuantize layers round.
+    """
     with rounding(model, keys):
         return [model(batch) for batch in batches]
 

@@ -1,4 +1,4 @@
-"""Observers record the ends of their inputs' range, the least and the largest number, and find scale and zero point.
+"""Observers record the ends of their inputs (the least and the largest number), and compute scale and zero point.
 
     observer = MinMaxObserver()
     observer(x)                                     # records the ends of x, and returns x

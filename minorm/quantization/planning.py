@@ -181,7 +181,10 @@ class _Planner:
         return made and len(found) >= wanted and not self._is_out(step)
 
     def _follower(self, i: int, wanted: Callable[[Step], bool]) -> int | None:
-        """Return the only step that reads the result of step i, or None if this step is not of the wanted kind."""
+        """Return the number of the step that reads the result of step i.
+
+        Return None if several steps read this result, or if `wanted` refuses the step.
+        """
         readers = self.readers.get(i, [])
         if len(readers) != 1 or i in self.returned or self._is_out(self.steps[readers[0]]):
             return None

@@ -31,7 +31,7 @@ class Tracker(Callback):
             raise TypeError(f"{name} needs a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
 
     def on_train_epoch_end(self, state: CallbackState) -> None:
-        """Send those of loss/train, loss/val, accuracy/train, accuracy/val and learning_rate that are known."""
+        """Send loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, as far as they are known."""
         assert state.row is not None
         if state.run.rank == 0:
             named = {_tag(name): state.row[name] for name in COLUMNS if name != "epoch"}

@@ -155,7 +155,10 @@ _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
 def _flat(image: Any, mode: str) -> Any:
-    """Return the image in this mode, with white in place of transparent pixels. An opaque grey image stays grey."""
+    """Return the image in the mode `mode`, with white in place of transparent pixels.
+
+    An opaque grey image stays grey.
+    """
     if image.mode in GREYS and not image.has_transparency_data:
         mode = "L"
     if image.mode == mode and not image.has_transparency_data:
@@ -185,7 +188,7 @@ def _flat_strip(image: Any, mode: str) -> Any:
 
 
 def _cut(image: Any, size: int) -> Any:
-    """Return the largest square in the middle of the image, scaled to this size."""
+    """Return the largest square in the middle of the image, scaled to `size` x `size` pixels."""
     if image.size == (size, size):
         return image
     from PIL import Image

@@ -41,7 +41,7 @@ class AutoAugment(ImageTransform):
             by_channel(name, "fill", fill)
 
     def space(self, height: int, width: int) -> Space:
-        """Return the operations with their magnitudes for images of this size."""
+        """Return the operations with their magnitudes for images of `height` x `width` pixels."""
         raise NotImplementedError(f"{type(self).__name__} has no space")
 
     def check(self, images: Array) -> None:
@@ -128,7 +128,7 @@ class RandAugment(AutoAugment):
         return images.copy() if self.num_ops == 0 else images
 
     def space(self, height: int, width: int) -> Space:
-        """Return the operations and their magnitudes for images of this size."""
+        """Return the operations with their magnitudes for images of `height` x `width` pixels."""
         far = 150 / 331  # of width and height
         return _space(self.num_magnitude_bins, 0.3, (far * width, far * height), 30, 0.9, 4)
 

@@ -48,7 +48,10 @@ def empty(shape: Ints, dtype: Any, strides: Ints | None) -> Any:
 
 
 def in_order(x: Any, last: bool) -> Any:
-    """Return the array itself if it has this memory order and starts at a multiple of 16 bytes, else a copy."""
+    """Return x itself if it has the wanted memory order and starts at a multiple of 16 bytes, else a copy.
+
+    The wanted order is C order, or with last=True, an order in which the channels are last.
+    """
     if lies(x.shape, x.strides, x.itemsize, last) and launch.is_aligned(x):
         return x
     if not last:

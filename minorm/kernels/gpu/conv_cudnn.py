@@ -112,7 +112,7 @@ def grad_weight(
 
 
 def is_used(dtype: Any, padding: Pairs = ()) -> bool:
-    """Return True if cuDNN computes convolutions of this type. cuDNN is not used if a padding is negative."""
+    """Return True if cuDNN computes convolutions of the type `dtype`. cuDNN is not used if a padding is negative."""
     if cudnn is None or not switches.cudnn or dtype not in _TYPES:
         return False
     return all(pad >= 0 for pair in padding for pad in pair)
@@ -126,7 +126,7 @@ def laid_out(x: Any, dtype: Any) -> Any:
 
 
 def _prefers_last(dtype: Any, tf32: bool) -> bool:
-    """Return True if tensor cores compute this type. Tensor cores read arrays with the channels last."""
+    """Return True if tensor cores compute the type `dtype`. Tensor cores read arrays with the channels last."""
     return bool(dtype.itemsize == 2 or (tf32 and dtype == dtypes.float32))
 
 

@@ -48,8 +48,9 @@ def checked(
     groups: int,
     dy: Ints | None = None,
 ) -> Ints:
-    """Return the shape of y for these shapes of x and w. Raise ValueError if the shapes of x, w and dy do not fit
-    together.
+    """Return the shape of y for the shapes x and w.
+
+    Raises ValueError if the shapes of x, w and dy do not fit together.
 
     Kernels compute addresses from shapes. So a wrong shape must raise an error here, before a kernel reads other
     memory.

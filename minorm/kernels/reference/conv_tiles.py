@@ -105,7 +105,7 @@ def _view(x: Any, starts: Ints, size: Ints, stride: Ints) -> Any:
 
 
 def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed: bool) -> Any:
-    """Return the sums over the taps and channels of these views as (N, groups, results of a group, positions)."""
+    """Return the sums over the taps and channels of `views` as (N, groups, results of a group, positions)."""
     channels = views[0].shape[1] // groups
     flat = np.stack([view.reshape(len(view), groups, channels, -1) for view in views], axis=2)  # N, G, taps, C, places
     left = flat.reshape(*flat.shape[:2], -1, flat.shape[-1]).swapaxes(2, 3)

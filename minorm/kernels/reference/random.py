@@ -59,7 +59,7 @@ def threshold(p: float) -> tuple[int, float]:
 
 
 def _words(count: int, bits: int, blocks: Blocks) -> Any:
-    """Return the first `count` words of 32 or 64 bits of these blocks."""
+    """Return the first `count` words of `blocks`, as words of 32 or 64 bits."""
     before, rank, *key = blocks
     n = np.arange(-(-count * bits // 256), dtype=np.uint64) + np.uint64(before + 1)
     number = n, np.full_like(n, 0), np.full_like(n, rank), np.full_like(n, 1)

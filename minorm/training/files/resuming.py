@@ -89,7 +89,10 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
 
 
 def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
-    """Return settings with this number of epochs; raise ValueError if the run has already done as many epochs."""
+    """Return the settings with `epochs` as the number of epochs, or unchanged if `epochs` is None.
+
+    Raises ValueError if the run has already done as many epochs.
+    """
     if epochs is None:
         return settings
     further = replace(settings, epochs=epochs)

@@ -111,7 +111,10 @@ def train_by(
     accumulate: int,
     clip_grad: float,
 ) -> Score:
-    """Do what `train_epoch` does. With `graphed`, which was made for this model, steps run as CUDA graphs."""
+    """Train one epoch like `train_epoch`.
+
+    If `graphed` is given, which was made for this model, steps run as CUDA graphs.
+    """
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
     score = Score(1 if parallel is None else parallel.group.size)
