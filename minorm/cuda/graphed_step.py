@@ -260,7 +260,7 @@ def _around() -> tuple[Any, ...]:
 def make_graphed_step(
     step: Callable[..., Any], *inputs: Tensor, num_warmup_iters: int = 3, pool: Any = None
 ) -> GraphedStep:
-    """Return a step that from its fourth call on launches all its kernels at once, as a CUDA graph.
+    """Return a step that runs as a CUDA graph from its fourth call on, so that all its kernels are launched at once.
 
     This function computes nothing, and every call of the returned step is one training step. Parameters, the
     optimizer's state, running statistics and random numbers have the same bits as in an ordinary loop. A call runs

@@ -190,7 +190,10 @@ class Recording:
             return self.library.empty(size, np.uint8)
 
     def next(self) -> Slot:
-        """Return the next slot before a replay, in the order in which `keep` made the slots during the capture."""
+        """Return the next slot, in the order in which `keep` made the slots during the capture.
+
+        This method is called before a replay.
+        """
         self._next += 1
         return self._slots[self._next - 1]
 

@@ -214,7 +214,10 @@ def _by_type(tensors: list[Any], exact: bool = False) -> dict[Any, list[Any]]:
 
 
 def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
-    """Return the arrays, which have the shapes of `tensors`, as one vector on the host; None becomes zeros."""
+    """Return the arrays, which have the shapes of `tensors`, as one vector on the host.
+
+    An array that is None becomes zeros.
+    """
     vector = np.zeros(sum(t.array.size for t in tensors), kind)
     for part, array in zip(_parts(vector, tensors), arrays, strict=True):
         if array is not None:

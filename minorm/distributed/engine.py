@@ -14,7 +14,7 @@ NOTE = 4096 + 256  # bytes: the longest note, a header and a small array
 
 
 class Engine(Protocol):
-    """One process among `processes`; `place` is its number among the processes of its machine."""
+    """One of `processes` processes. `place` is the number of this process among the processes of its machine."""
 
     process: int
     processes: int

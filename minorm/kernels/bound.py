@@ -42,7 +42,7 @@ class BoundBackend:
         self.dtype = {} if dtype is None else {"dtype": dtype}
 
     def forward(self, x: Array, s: Array | None, b: Array | None, **given: Any) -> tuple[Array, Statistics]:
-        """Return y and the statistics."""
+        """Return y, the normalized x, and the statistics of x."""
         return self.norm.forward(self.nest, x, s, b, self.equation, **self.dtype, **given)
 
     def backward(

@@ -68,7 +68,10 @@ class CheckedBackend:
     def forward(
         self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics. This method updates `running`, so a user's forward does not need `running`."""
+        """Return y, the normalized x, and the statistics of x.
+
+        This method updates `running`, so a user's forward does not need `running`.
+        """
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(

@@ -90,7 +90,7 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics."""
+        """Return y, the normalized x, and the statistics of the elements where the mask is True."""
         n = counts(nest, mask)
         x, k, d, var = self._moments(nest, x, equation.centered, mask, n, dtype)
         with np.errstate(divide="ignore"):

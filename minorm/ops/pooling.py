@@ -23,7 +23,10 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class MaxPool(Function):
-    """The largest element of every window. With return_indices=True, also its int64 index in the plane."""
+    """The largest element of every window.
+
+    With return_indices=True, the result also has the int64 index of each of these elements in its plane.
+    """
 
     fresh = (0,)
 

@@ -90,7 +90,7 @@ class Recurrent(Function):
         return tuple([result.to(self.dtype) for result in results])
 
     def _steps(self, d, x, w, r, b, h, c, p):
-        """Return y (steps, batch, hidden) of one direction, and its last states."""
+        """Return y (steps, batch, hidden) of direction d, and the last states of this direction."""
         cell, (steps, batch), hidden = self.cells[d], self.x.shape[:2], self.r.shape[2]
         turn = _turn(x, self.reversed[d], self.lengths)
         a = (turn(x) @ w.mT).unbind(0) if steps else ()

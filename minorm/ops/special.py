@@ -169,7 +169,7 @@ def cofactors(x: Any) -> Any:
 class Cofactors(Function):
     """The gradient of det(x) as a Function.
 
-    u, s and v are those of `cofactors`, w = u^T dy v^T, and p[i, j], for i != j, is the product of all s but s[i] and
+    x = u diag(s) v as in `cofactors`, w = u^T dy v^T, and p[i, j], for i != j, is the product of all s but s[i] and
     s[j]. The terms of second order of det(diag(s) + e) are p[i, j] (e[i, i] e[j, j] - e[i, j] e[j, i]), so
 
         u^T dx v^T = det(u v) (diag(p @ diagonal of w) - p * w^T)

@@ -21,7 +21,9 @@ IN_PASSING = (LAYER, WALK)  # kinds of events that surround operations and take 
 
 @dataclass
 class FunctionEventAvg:
-    """Sums over the events of one operation, range or layer. Times are in microseconds, as in PyTorch, memory in bytes.
+    """Sums over the events of one operation, range or layer.
+
+    Times are in microseconds, as in PyTorch; memory is in bytes.
 
     A number with `self_` does not include events that ran inside the event. Memory means the memory of new arrays.
     `kept_memory_usage` is memory that is kept for the backward pass; it counts for the operation that kept it first.

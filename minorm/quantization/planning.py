@@ -219,7 +219,7 @@ class _Planner:
         return self._site(i, step.path, i, place)
 
     def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
-        """Return the Site for Tensor `place` of the result of step i; make a Site if it does not exist yet."""
+        """Return the Site of Tensor number `place` in the result of step i; make the Site if it does not exist yet."""
         step = self.steps[i]
         if place not in step.outputs:
             target = self.steps[named_by].target
@@ -248,7 +248,10 @@ class _Planner:
         return key
 
     def left_out(self, strict: bool) -> list[str]:
-        """Return weight matrices that no operation on integers reads; raise ValueError for the first if `strict`."""
+        """Return the weight matrices that no operation on integers reads.
+
+        If `strict` is True, raise ValueError for the first of these matrices.
+        """
         weights = set(self.plan.weights.values())
         if not weights:
             raise ValueError(

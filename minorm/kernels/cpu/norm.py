@@ -63,7 +63,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics; update `running` with the statistics."""
+        """Return y, the normalized x, and the statistics of x; update `running` with the statistics."""
         if activation is not None and not self.is_one_pass():
             y, stats = self.forward(x, s, b, running)
             return _activated(y, residual), stats
@@ -242,7 +242,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """Return y and the statistics; update `running` with the statistics."""
+    """Return y, the normalized x, and the statistics of x; update `running` with the statistics."""
     return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, mask, activation, residual)
 
 

@@ -51,7 +51,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics; update `running` in the same launches."""
+        """Return y, the normalized x, and the statistics of x; update `running` in the same launches."""
         s, b, parameter = types_of(self.computed, s, b)
         y, stats = memory.empty_like(x), memory.empty((4, self.nest.rows), _FLOAT64)
         kept, of_running = running_of(running, self.nest.columns)
@@ -171,7 +171,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """Return y and the statistics."""
+    """Return y, the normalized x, and the statistics of x."""
     return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, activation, residual)
 
 

@@ -130,7 +130,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """Return y and the statistics; update `running` with the statistics."""
+    """Return y, the normalized x, and the statistics of x; update `running` with the statistics."""
     k, d, var = moments(nest, x, equation.centered, dtype, mask)
     count = None if mask is None else counts(nest, mask)
     with np.errstate(divide="ignore"):

@@ -52,8 +52,9 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def threshold(p: float) -> tuple[int, float]:
-    """Return the smallest word that keeps an element, and the factor of the elements that are kept. For p = 1 the
-    factor is 0.
+    """Return the smallest random word with which an element is kept, and the factor of the elements that are kept.
+
+    For p = 1 the factor is 0.
     """
     return min(round(p * 2**32), 2**32 - 1), 1 / (1 - p) if p < 1 else 0.0
 

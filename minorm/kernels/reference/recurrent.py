@@ -208,7 +208,10 @@ def forward(
     cell: Cell, a: Any, r: Any, br: Any, p: Any, h: Any, c: Any, y: Any, lengths: Any, reverse: bool, keep: bool,
     kernels: Kernels = NUMPY,
 ) -> Memory | None:  # fmt: skip
-    """Run all steps. With keep=True, return the Memory for backward. Only an LSTM has c, and p if it has peepholes."""
+    """Run all steps. With keep=True, return the Memory for backward.
+
+    c is None unless the cell is an LSTM. p is None unless the LSTM has peepholes.
+    """
     step = STEPS[cell.kind](cell, r, br, p, kernels)
     memory = None
     if keep:

@@ -99,7 +99,7 @@ def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
-    """Return how many epochs have about STEPS steps, and their number of steps in words.
+    """Return how many epochs have about STEPS steps, and a text with the number of steps of these epochs.
 
     The number of epochs is from LEAST_EPOCHS to MOST_EPOCHS.
     """

@@ -58,7 +58,7 @@ def train_epoch(
     together, each with its part of every batch, and each rank gets the score of all ranks.
 
     All batches of a step, on all ranks, give the loss and gradient of one joint batch. The loss of each batch is
-    weighted by the divisor of its mean. This is the sum of the class weights of all targets that are not
+    weighted by the divisor of its mean. The divisor is the sum of the class weights of all targets that are not
     `ignore_index`, or the number of samples if the function is not one of minorm's losses. If the divisors of a step
     are all 0, the step is left out.
 
