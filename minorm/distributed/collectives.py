@@ -26,7 +26,10 @@ SMALL = NOTE - HEADER  # the most bytes of an array in the header's message
 
 
 class Collectives:
-    """The collectives of a process that runs `ranks` of all `size` ranks; if there is no engine, it runs all ranks."""
+    """The collectives of a process that runs `ranks` of all `size` ranks.
+
+    If there is no engine, this process runs all ranks.
+    """
 
     def __init__(self, ranks: range, size: int, engine: Engine | None) -> None:
         self.ranks, self.size, self.engine = ranks, size, engine

@@ -194,8 +194,7 @@ class Fourier(Function):
     """y[k] = sum over j of x[j] e^(-2 pi i j k / n), with complex numbers as pairs on the last axis. With inverse=True,
     the exponent is positive, and the sum is divided by n.
 
-    As a linear map of pairs, the transpose of the transform is the transform in the other direction, up to the factor
-    n.
+    As a linear map of pairs, the transform has a transpose: the transform in the other direction, up to the factor n.
     """
 
     def forward(self, x: Any, *, axis: int, inverse: bool) -> Any:

@@ -149,7 +149,7 @@ def by_layer(events: Sequence[Event], total: int) -> list[FunctionEventAvg]:
     names = labels(events)
 
     def keys(event: Event) -> list[Hashable]:
-        """Return the key to which the event's own time belongs, then the keys of the layers around it."""
+        """Return the key to which the event's own time belongs, then the keys of the layers around the event."""
         if event.layers:
             return [(names[layer], event.backward) for layer in dict.fromkeys(reversed(event.layers))]
         return [(event.name, None)] if event.kind in (OPERATION, USER, OPTIMIZER, DATA) else [(BACKWARD_WALK, None)]

@@ -77,7 +77,7 @@ class Recorder:
     ) -> Event:
         """Open an event.
 
-        If `layers` or `backward` is None, the event gets the value of the event in which it opens.
+        If `layers` or `backward` is None, the new event takes the value of the event that is open now.
         """
         around = self._open
         if around is not None:
