@@ -60,8 +60,7 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
     seed="of the random weights of f's results, so that no error can hide in a sum",
 )
 def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
-    """Compare the gradient with (f(x + h e) - f(x - h e)) / 2h for each unit vector e; return the largest relative
-    error.
+    """Compare gradients with (f(x + h e) - f(x - h e)) / 2h for each unit vector e; return the largest relative error.
 
     Raises AssertionError if a relative error exceeds `tolerance`; the message names the input and the two values.
     Raises TypeError if an input has floats of another type than float64.

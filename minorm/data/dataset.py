@@ -1,8 +1,8 @@
 """Datasets. A dataset is any object with `len(dataset)` and `dataset[i]`; datasets of arrays also read whole batches.
 
 `read_batch` calls the dataset's method `batch(indices)`, which is faster than a Python loop over samples. If there is
-no such method, `read_batch` reads single samples and collates them. It does so too if a subclass overrides only
-`__getitem__`, because the inherited `batch` would then give other samples.
+no such method, `read_batch` reads single samples and collates them. It also reads single samples if a subclass
+overrides only `__getitem__`, because the inherited `batch` would then give other samples.
 """
 
 from __future__ import annotations

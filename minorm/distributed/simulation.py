@@ -1,4 +1,5 @@
-"""simulate runs all ranks of a program in this process, without MPI; `run` uses its code for the ranks of a process."""
+"""simulate runs all ranks of a program in this process, without MPI. `run` uses the same code in each of its processes.
+"""
 
 from __future__ import annotations
 

@@ -35,9 +35,7 @@ class MaskedBackend:
         self.norm = norm
 
     def moments(self, nest: Nest, x: Array, centered: bool, *, mask: Array, **dtype: Any) -> tuple[Array, Array, Array]:
-        """Return k, d and var of the elements where the mask is True: in each row, k + d is the mean and var the
-        variance.
-        """
+        """Return k, d and var of the elements where the mask is True: the mean is k + d, and var is the variance."""
         return self._moments(nest, x, centered, mask, counts(nest, mask), dtype)[1:]
 
     def apply(

@@ -3,7 +3,7 @@
 A way is a path through the extended text, blank l1 blank l2 ... blank. The path starts at one of the first two symbols
 and ends at one of the last two. In each step it stays, moves on by one symbol, or moves on by two symbols if this skips
 a blank between different letters. alpha[t, s] is the log-probability of all paths up to step t that are at symbol s.
-beta[t, s] is the log-probability of all paths from there to the end. Graves et al. 2006.
+beta[t, s] is the log-probability of all paths from symbol s at step t to the end. Graves et al. 2006.
 """
 
 from __future__ import annotations

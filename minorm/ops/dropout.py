@@ -1,4 +1,5 @@
-"""Dropout sets each element to zero with probability p, and scales the others by 1 / (1 - p) to keep the mean."""
+"""Dropout sets each element to zero with probability p. To keep the mean, it scales all other elements by 1 / (1 - p).
+"""
 
 from __future__ import annotations
 

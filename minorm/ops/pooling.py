@@ -58,7 +58,7 @@ class MaxPool(Function):
 
 
 class AvgPool(Function):
-    """The mean of every window. If `divisor` is given, the sum of every window divided by `divisor`."""
+    """The mean of every window. If `divisor` is given, the sum of a window is divided by `divisor` instead."""
 
     def forward(
         self,

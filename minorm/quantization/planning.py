@@ -6,8 +6,8 @@
     others      separate norms, hardswish, softmax ...: floats; results that an operation on integers reads are rounded
 
 A BatchNorm after a convolution is folded into the convolution. If a ReLU or ReLU6 follows a weighted operation, a
-folded BatchNorm or a joining operation, both belong to one chain. Values inside a chain are not rounded; only the
-result of the chain's last operation is rounded.
+folded BatchNorm or a joining operation, the two operations belong to one chain. Values inside a chain are not rounded;
+only the result of the chain's last operation is rounded.
 """
 
 from __future__ import annotations

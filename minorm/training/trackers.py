@@ -1,7 +1,7 @@
 """Callbacks that send a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
 
-Only rank 0 sends them. A tracker's package is imported when a run begins, so an error for a missing package comes
-before the first epoch.
+Only rank 0 sends these numbers. A tracker's package is imported when a run begins, so an error for a missing package
+comes before the first epoch.
 """
 
 from __future__ import annotations

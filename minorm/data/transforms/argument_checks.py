@@ -103,7 +103,7 @@ def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
 
 
 def check_channels(name: str, argument: str, values: Array, images: Array) -> None:
-    """Raise ValueError unless there is one number, or a number for each channel of the images."""
+    """Raise ValueError unless `values` has one number, or a number for each channel of the images."""
     if len(values) not in (1, images.shape[1]):
         raise ValueError(f"{name}: {argument} has {len(values)} numbers and the images have shape {images.shape}; "
                          f"expected 1 or {images.shape[1]}, one for each channel")  # fmt: skip

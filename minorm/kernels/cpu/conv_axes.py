@@ -33,7 +33,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Axis:
-    """The sum along one axis."""
+    """The sum of a convolution along one axis."""
 
     source: int  # the length of the source
     result: int

@@ -1,4 +1,4 @@
-"""Choose settings that you do not give, so that they fit your own images, and say why each one was chosen.
+"""Choose settings that you do not give, so that they fit your own images, and give a reason for each of these settings.
 
     epochs       enough epochs for STEPS steps, so that a few images are seen more often than many
     batch size   smaller for few images
@@ -51,7 +51,9 @@ class Choice(NamedTuple):
     given="the settings that the user gave, by name; they stay as they are",
 )
 def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str | None = None, **given: Any) -> Choice:
-    """Return (settings, reasons, sets): Settings for these images, the reasons, and (train, validation) datasets.
+    """Return (settings, reasons, sets) for the images at `path`.
+
+    These are the Settings, the reason for each setting that was chosen, and the (train, validation) datasets.
 
     For your own images (data="folder" or data="numpy"), epochs and batch_size depend on the number of images. For a
     folder, image_size, hflip, crop_padding and crop_scale depend on what the pictures look like. Raises ValueError for

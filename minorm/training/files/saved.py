@@ -1,4 +1,4 @@
-"""Read and check a run's checkpoint before it is used; raise ValueError, which names the part, if one is damaged.
+"""Read and check a run's checkpoint before it is used; if a part is damaged, raise a ValueError that names the part.
 
 All parts are checked before a model is built or an object is changed.
 """

@@ -22,7 +22,7 @@ USUAL_PACKS = 4
 
 
 class Plan(NamedTuple):
-    """A grid of teams over rows."""
+    """A grid of teams of threads. Each team computes rows of a softmax."""
 
     integer: np.dtype[Any]  # the type of indices
     width: int
