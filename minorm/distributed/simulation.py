@@ -1,5 +1,4 @@
-"""simulate runs all ranks of a program in this process, without MPI. `run` uses the same code in each of its processes.
-"""
+"""simulate runs all ranks of a program in this process, without MPI. `run` uses the same code in each process."""
 
 from __future__ import annotations
 

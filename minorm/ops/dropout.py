@@ -1,4 +1,6 @@
-"""Dropout sets each element to zero with probability p. To keep the mean, it scales all other elements by 1 / (1 - p).
+"""Dropout sets each element to zero with probability p, and multiplies all other elements by 1 / (1 - p).
+
+So the mean stays the same.
 """
 
 from __future__ import annotations
