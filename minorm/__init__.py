@@ -373,7 +373,7 @@ _ADDRESSES = {"checkpoint", "random"}  # documented addresses of code in seriali
 
 
 def __getattr__(name: str) -> Any:
-    """Import a module, or one of a few functions, at its first use, and return it."""
+    """Return the module or the function `name`, which is imported at its first use."""
     try:
         if name in _MODULES or name in _ADDRESSES or name in _LATER.values():
             return importlib.import_module(f"minorm.{name}")

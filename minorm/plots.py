@@ -108,7 +108,7 @@ def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
 
 
 def learning_rates(test: RangeTest, title: str = "") -> Figure:
-    """Draw the loss by learning rate that `mn.optim.lr_finder` measured, and the rates that it suggests."""
+    """Draw the loss that `mn.optim.lr_finder` measured at each learning rate, and the rates that it suggests."""
     with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(8, 4.5), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)

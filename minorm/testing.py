@@ -26,7 +26,7 @@ from minorm.tensor.tensor import Tensor
     h="the distance that an element is moved up and down",
 )
 def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], which: int, weights: Any, h: float) -> Any:
-    """Return the sum of weights * (f(x + h e) - f(x - h e)) / 2h for each element e of input number `which`.
+    """Return the sum of weights * (f(x + h e) - f(x - h e)) / 2h for each unit vector e of input number `which`.
 
     The error is O(h^2) + O(rounding / h). The gradient is a float64 array with the shape of the input.
 
@@ -60,7 +60,7 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
     seed="of the random weights of f's results, so that no error can hide in a sum",
 )
 def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
-    """Compare the gradient with (f(x + h e) - f(x - h e)) / 2h for every element e; return the largest relative error.
+    """Compare gradients with (f(x + h e) - f(x - h e)) / 2h for each unit vector e; return the largest relative error.
 
     Raises AssertionError if a relative error exceeds `tolerance`; the message names the input and the two values.
     Raises TypeError if an input has floats of another type than float64.
@@ -123,11 +123,12 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
 def gradgradcheck(
     f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0
 ) -> float:
-    """Call `gradcheck` for the gradients of f from `autograd.grad(create_graph=True)`, as functions of inputs and
-    weights.
+    """Call `gradcheck` for the gradients of f, as functions of the inputs, and so check second derivatives.
 
-    Raises the same AssertionError as gradcheck; the message counts the weights of f's results as inputs that follow f's
-    inputs.
+    The gradients come from `autograd.grad(create_graph=True)`. They also depend on random weights of f's results.
+
+    Raises the same AssertionError as gradcheck. Its message counts the weights as further inputs, after the inputs of
+    f.
 
     Example:
         >>> from minorm.testing import gradgradcheck

@@ -88,7 +88,9 @@ def _in(x: Any, wanted: Type, cast: Any) -> Any:
 
 
 class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name
-    """In this block, inputs are cast to the type in which the operation should compute (see `minorm.amp.casting`).
+    """Casts the inputs of operations in its block to the type in which each operation should compute.
+
+    `minorm.amp.casting` lists the types.
 
     Args:
         device_type (str): "cuda" or "cpu": the device whose tensors are cast
@@ -120,7 +122,11 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
         self.asked = enabled
 
     def _inside(self) -> dict[str, Any]:
-        """Return the state for the block: this device's type, and other devices' types from surrounding autocasts."""
+        """Return the settings inside the block.
+
+        Surrounding autocasts choose the types for other devices; this autocast chooses only the type for its own
+        device.
+        """
         types = {device: kind for device, kind in trace.state.cast_types.items() if device != self.device}
         if self.asked:
             types[self.device] = self.fast_dtype
@@ -133,7 +139,7 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
 @documented(DEVICE)
 @checked
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Return True inside an `autocast` for this kind of device, in this thread.
+    """Return True if an `autocast` for `device_type` is active in this thread.
 
     Example:
         >>> with mn.autocast("cpu"):

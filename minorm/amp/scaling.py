@@ -133,7 +133,10 @@ class GradScaler(Checked):
         return optimizer.step(**kwargs) if self._finite[id(optimizer)] else None
 
     def update(self, new_scale: float | None = None) -> None:
-        """Grow or shrink the scale, depending on the steps since the last update, or set the scale to `new_scale`."""
+        """Grow the scale after `growth_interval` finite steps, or shrink it after a skipped step.
+
+        If `new_scale` is given, it becomes the scale.
+        """
         if not self.asked:
             return
         if new_scale is not None:

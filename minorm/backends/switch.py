@@ -10,7 +10,10 @@ from minorm.kernels import switches
 
 
 def switch(name: str, public: str) -> Any:
-    """Return a property for a bool switch; another value raises a TypeError, which calls the switch `public`."""
+    """Return a property that reads and sets the bool switch `name`.
+
+    A value that is not a bool raises a TypeError, in which the switch is called `public`.
+    """
 
     def get(self: Any) -> bool:  # noqa: ARG001
         return bool(getattr(switches, name))
@@ -24,5 +27,8 @@ def switch(name: str, public: str) -> Any:
 
 
 def with_switches(module: str, **properties: Any) -> None:
-    """Give a module these properties by changing its type, because a module itself cannot have properties."""
+    """Give the module `module` properties.
+
+    A module itself cannot have properties, so the type of the module is changed.
+    """
     sys.modules[module].__class__ = type("module", (types.ModuleType,), properties)

@@ -140,7 +140,10 @@ def memory_reserved(device: Any = None) -> int:
 
 @documented(DEVICE)
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Return (free, total), the free and all bytes of the GPU's memory, counting all programs."""
+    """Return (free, total): the free bytes and the total bytes of the GPU's memory.
+
+    Memory that other programs use does not count as free.
+    """
     free, total = _device(device).mem_info
     return int(free), int(total)
 

@@ -11,7 +11,7 @@ __all__ = ["GradScaler", "autocast"]
 
 
 class autocast(amp.autocast):  # noqa: N801  PyTorch's name
-    """`amp.autocast("cuda")`"""
+    """The same as `amp.autocast("cuda")`."""
 
     def __init__(self, enabled: bool = True, dtype: Any = None, cache_enabled: Any = None) -> None:
         super().__init__("cuda", dtype, enabled, cache_enabled)

@@ -1,6 +1,6 @@
 """make_graphed_callables captures the forward and the backward pass of a module or function as two CUDA graphs.
 
-    model = mn.cuda.make_graphed_callables(model, (images,))       # a part of a step; make_graphed_step: all of it
+    model = mn.cuda.make_graphed_callables(model, (images,))  # a part of a step; make_graphed_step captures all of it
     loss = F.cross_entropy(model(images), labels)
     loss.backward()
 
@@ -45,7 +45,7 @@ class Graphed(Function):
 
 
 class Captured:
-    """A callable as two CUDA graphs, with the memory that these read and write.
+    """A callable that was captured as two CUDA graphs, with the memory that the graphs read and write.
 
     inputs      the inputs of the callable, then the parameters
     outputs     Tensors that hold a call's results
@@ -94,7 +94,10 @@ class Captured:
         self.nest = mapped(self.nest, Tensor, Tensor.detach)
 
     def _differentiate(self, seeds: list[tuple[Tensor, Tensor]]) -> list[Any]:
-        """Return each input's gradient as an array; raise RuntimeError if one is missing and `unused` is False."""
+        """Return each input's gradient as an array.
+
+        Raises RuntimeError if an input has no gradient, unless the user allows unused inputs.
+        """
         found = {}
         if seeds:
             walked = backward.walk([(y, weight.array) for y, weight in seeds], False)
@@ -132,7 +135,7 @@ class Captured:
             )
 
     def forward(self, arrays: tuple[Any, ...]) -> int:
-        """Replay the forward pass with these inputs; return the number of this call."""
+        """Replay the forward pass with the inputs `arrays`; return the number of this call."""
         for ours, given in zip(self.samples, arrays, strict=False):
             ours.array[...] = given
         self.starts.replay()
@@ -154,14 +157,20 @@ class Captured:
 
 
 class GraphedForward:
-    """The `forward` of a captured module: replays the graph if all modes are as at the capture, else runs eagerly."""
+    """The `forward` of a captured module.
+
+    It replays the graph if each submodule is in the same mode as during the capture; otherwise it runs eagerly.
+    """
 
     def __init__(self, module: Any, captured: Captured) -> None:
         self._module, self._captured = module, captured
         self._modes = [(part, part.training, part.frozen) for part in module.modules()]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Replay the graph; run eagerly if modes differ, if there are `kwargs`, or if a trace is open."""
+        """Replay the graph.
+
+        Run eagerly if a submodule's mode has changed since the capture, if there are `kwargs`, or if a trace is open.
+        """
         same = all(part.training is training and part.frozen is frozen for part, training, frozen in self._modes)
         if kwargs or trace.state.calls is not None or not same:
             return _eager(self._module)(*args, **kwargs)
@@ -234,10 +243,10 @@ def make_graphed_callables(
 ) -> Any:
     """Capture forward and backward of callables as CUDA graphs, for a step that cannot be captured as a whole.
 
-    A Module is returned with a new `forward`, which runs eagerly if the Module is in the other mode, or in a copy of
-    the Module. Each call overwrites the results of the call before it, so run the backward pass of a call before the
-    next call. If there are several callables, their backward passes must run in the opposite order of their calls.
-    `make_graphed_step` captures whole steps.
+    A Module is returned with a new `forward`. This `forward` runs eagerly if the Module's mode (training or evaluation)
+    has changed since the capture. In a copy of the Module it always runs eagerly. Each call overwrites the results of
+    the call before it, so run the backward pass of a call before the next call. If there are several callables, their
+    backward passes must run in the opposite order of their calls. `make_graphed_step` captures whole steps.
 
     Raises RuntimeError if there are hooks, buffers that require grad, or work that cannot be captured.
 

@@ -56,11 +56,11 @@ class GraphedStep:
 
     @property
     def captured(self) -> bool:
-        """Whether there is a graph; calls whose inputs have the form of the samples replay this graph."""
+        """Whether there is a graph. Calls replay it if their inputs have the shapes and types of the samples."""
         return self._captured is not None
 
     def __call__(self, *inputs: Any) -> Any:
-        """Run a step with these inputs; return a detached copy of its result, outside the memory of the graph."""
+        """Run a step with `inputs`; return a detached copy of the step's result, outside the memory of the graph."""
         return self.run(inputs)
 
     def run(self, inputs: Sequence[Any], look: Callable[[Any], None] | None = None) -> Any:
@@ -86,7 +86,10 @@ class GraphedStep:
         return mapped(result, Tensor, Tensor.detach)
 
     def _warm_up(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """Run an eager step and record what it touches; capture only after two steps in a row touch the same things."""
+        """Run an eager step, and record the gradients and modules that the step touches.
+
+        A capture follows only after two steps in a row that touch the same gradients and modules.
+        """
         with capture.watched() as watch:
             result = self._eager(inputs, look)
         if self._why_not:  # the eager step did not fail, so only the capture failed
@@ -159,7 +162,7 @@ class Captured:
         )
 
     def fits(self, inputs: Sequence[Tensor]) -> bool:
-        """Return whether an eager step would do the same as the captured step at this moment."""
+        """Return True if an eager step with `inputs` would now do the same as the captured step."""
         return (
             [*map(_strides, inputs)] == self._strides
             and _around() == self._around
@@ -168,7 +171,7 @@ class Captured:
         )
 
     def replay(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """Replay the step with these inputs; before this, `fits` must return True and `is_stale` False."""
+        """Replay the step with `inputs`; before this, `fits` must return True and `is_stale` False."""
         with no_grad():
             for ours, given in zip(self._inputs, inputs, strict=True):
                 ours.copy_(given)
@@ -200,7 +203,10 @@ class Touched:
 
 
 class Gradient:
-    """A leaf's gradient before and after the captured step; before a replay, the gradient must be the same again."""
+    """A leaf's gradient before and after the captured step.
+
+    A replay is allowed only if the leaf's gradient is then the same as before the captured step.
+    """
 
     def __init__(self, leaf: Any, before: Any, touched: Touched) -> None:
         self._leaf, self._before, self._after = leaf, before, leaf.grad
@@ -210,7 +216,7 @@ class Gradient:
         )
 
     def fits(self) -> bool:
-        """Return whether the gradient is the same as before the captured step, or the step does not depend on it."""
+        """Return True if the gradient is as before the captured step, or if the step does not read the gradient."""
         return self._is_free or self._leaf.grad is self._before
 
     def put(self) -> None:
@@ -225,7 +231,10 @@ def _once(items: Iterable[Any]) -> list[Any]:
 
 
 def _form(x: Any) -> Any:
-    """Return the properties that an input must have in common with its sample."""
+    """Return the form of `x`: the shape, type and requires_grad of a Tensor, or the type of another object.
+
+    An input must have the same form as its sample.
+    """
     return (x.shape, x.dtype, x.requires_grad) if isinstance(x, Tensor) else type(x)
 
 
@@ -251,13 +260,13 @@ def _around() -> tuple[Any, ...]:
 def make_graphed_step(
     step: Callable[..., Any], *inputs: Tensor, num_warmup_iters: int = 3, pool: Any = None
 ) -> GraphedStep:
-    """Return a step that from its fourth call on launches all its kernels at once, as a CUDA graph.
+    """Return a step that runs as a CUDA graph from its fourth call on, so that all its kernels are launched at once.
 
     This function computes nothing, and every call of the returned step is one training step. Parameters, the
     optimizer's state, running statistics and random numbers have the same bits as in an ordinary loop. A call runs
     eagerly if a replay would do something else: if inputs have another shape, type or layout, if modules are in another
-    mode, inside another autocast, or if gradients are added to earlier gradients. A step cannot be captured if it has
-    `loss.item()`, a GradScaler or an optimizer other than SGD, Adam and AdamW; then a warning names the cause, and
+    mode, if another autocast is active, or if gradients are added to earlier gradients. A step cannot be captured if it
+    has `loss.item()`, a GradScaler or an optimizer other than SGD, Adam and AdamW; then a warning names the cause, and
     every call runs eagerly.
 
     A replay copies the inputs, which may be on the CPU, into the memory of the graph, and copies the results from

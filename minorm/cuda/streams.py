@@ -23,7 +23,10 @@ STREAM = {"stream": "a Stream; None is the current one"}
 
 
 def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
-    """Yield the module cupy, and make this GPU current during the block; raise ValueError if `device` is the CPU."""
+    """Yield the module cupy, and make the GPU `device` current in the block.
+
+    Raises ValueError if `device` is the CPU.
+    """
     if device is not None and devices.device_index(device) is None:
         raise ValueError(f"{operation}: device is {str(device)!r}; expected a GPU, as 'cuda:1'")
     return devices.on("cuda" if device is None else device)
@@ -136,7 +139,10 @@ class Event:
 
     @documented(STREAM)
     def record(self, stream: Stream | None = None) -> None:
-        """Let the event happen when all earlier work of the stream is done; another GPU's stream is a RuntimeError."""
+        """Let the event happen when all earlier work of the stream is done.
+
+        Raises RuntimeError if the stream is on another GPU than the stream that recorded the event first.
+        """
         stream = current_stream() if stream is None else stream
         if self._cupy is not None and self._device_index != stream.device_index:
             raise RuntimeError(
@@ -168,7 +174,10 @@ class Event:
 
     @documented({}, end_event="a later Event")
     def elapsed_time(self, end_event: Event) -> float:
-        """Return the milliseconds from this event to `end_event`; both must have happened, with enable_timing=True."""
+        """Return the milliseconds from this event to `end_event`.
+
+        The two events must have been made with enable_timing=True, and both must have happened.
+        """
         if not (self._timed and end_event._timed):
             raise ValueError(
                 "Event.elapsed_time: an event records no time; expected both events with enable_timing=True"

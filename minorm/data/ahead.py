@@ -31,14 +31,14 @@ def ahead(
 
     timeout  the most seconds to wait for a result; 0 means no limit
     start    called as start(worker) in each thread before its first task
-    turn     a function that returns a context manager; a thread takes and runs each task in `with turn()`
+    turn     a function that returns a context manager. A thread takes a task and runs it in `with turn()`
 
     If a task raises an exception, the generator raises this exception in place of the task's result, and ends. If the
     generator is closed, it ends and does not wait for running tasks. It raises RuntimeError if the system refuses to
     start as many threads as there are workers.
 
-    Ctrl-C may come at any line, even while this generator ends. So the threads have only a weak reference to `over`:
-    when the generator is deleted, `over` is deleted too, and the threads end.
+    Ctrl-C may come at any line, even while this generator ends. So the threads have only a weak reference to `over`,
+    the event that tells them to end. When the generator is deleted, `over` is deleted too, and the threads end.
     """
     jobs: queue.SimpleQueue[tuple[Task, Future[Any]] | None] = queue.SimpleQueue()
     over = threading.Event()

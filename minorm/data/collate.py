@@ -40,7 +40,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
 
 
 def stacked(samples: Sequence[Any], place: str = "the sample") -> Any:
-    """Collate like `default_collate`, but return arrays; error messages use `place` to say which values are wrong."""
+    """Collate like `default_collate`, but return arrays. In error messages, `place` says which values are wrong."""
     if not samples:
         raise ValueError("DataLoader: there are no samples to collate; expected at least one")
     first = samples[0]

@@ -1,8 +1,8 @@
 """Datasets. A dataset is any object with `len(dataset)` and `dataset[i]`; datasets of arrays also read whole batches.
 
 `read_batch` calls the dataset's method `batch(indices)`, which is faster than a Python loop over samples. If there is
-no such method, `read_batch` reads single samples and collates them. It does so too if a subclass overrides only
-`__getitem__`, because the inherited `batch` would then give other samples.
+no such method, `read_batch` reads single samples and collates them. It also reads single samples if a subclass
+overrides only `__getitem__`, because the inherited `batch` would then give other samples.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         return self._scaled([array[index] for array in self.arrays])
 
     def batch(self, indices: Array) -> tuple[Any, ...]:
-        """Return the samples at these positions; make one copy of each array."""
+        """Return the samples at `indices`; make one copy of each array."""
         # NumPy's take accepts only intp, which has 32 bits in a browser.
         places = np.asarray(indices).astype(np.intp, copy=False, casting="same_kind")
         return self._scaled([array.take(places, axis=0) for array in self.arrays])
@@ -244,7 +244,7 @@ class Subset(Dataset[Any]):
         return self.dataset[int(chosen)] if chosen.ndim == 0 else self.batch(np.arange(len(self))[index])
 
     def batch(self, indices: Array) -> Any:
-        """Return the samples at these positions of the subset."""
+        """Return the samples at the positions `indices` of the subset."""
         return read_batch(self.dataset, self.indices[indices])
 
 
@@ -259,7 +259,7 @@ class Subset(Dataset[Any]):
 def random_split(
     dataset: Any, lengths: Any = None, generator: Any = None, *, fraction: Any = None, seed: Any = None
 ) -> Any:
-    """Split a dataset at random into Subsets of these lengths, or into a `fraction` of the samples and the rest.
+    """Split a dataset at random into Subsets of the given lengths, or into a `fraction` of the samples and the rest.
 
     Raises ValueError for lengths that do not add up.
 

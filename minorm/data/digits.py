@@ -26,7 +26,7 @@ def load_digits() -> ArrayDataset:
 
 @documented({}, seed="the same seed gives the same two parts", fraction="the share of the samples for training")
 def split_digits(seed: int = 0, fraction: float = 0.8) -> tuple[Subset, Subset]:
-    """Split the digits at random into (train, test); `train` has this fraction of the digits.
+    """Split the digits at random into (train, test). `fraction` is the share of the digits that `train` gets.
 
     The same seed gives the same parts.
 

@@ -48,7 +48,7 @@ class Derived:
         self.compute, self.__doc__ = compute, compute.__doc__
 
     def __get__(self, folder: Any, kind: Any = None) -> Any:
-        """Return the value; for the class, return the descriptor itself."""
+        """Return the value. If the attribute is read from the class, return the descriptor itself."""
         return self if folder is None else self.compute(folder)
 
 
@@ -127,7 +127,10 @@ class ImageFolder(Shown):
             warnings.warn(f"ImageFolder: left out of {quoted(self.root)}: {others}", stacklevel=outside())
 
     def _made_with(self, name: str, value: Any) -> dict[str, Any]:
-        """Keep `left_out` and `notes` unless `root` changes, because other modules have added to them."""
+        """Return the attributes after the setting `name` has changed to `value`.
+
+        `left_out` and `notes` are kept unless `root` changes, because other modules have added to these two attributes.
+        """
         made = super()._made_with(name, value)
         return made if name == "root" else {**made, "left_out": self.left_out, "notes": self.notes}
 
@@ -181,7 +184,7 @@ class ImageFolder(Shown):
         return os.path.join(self.root, self.files[index])
 
     def batch(self, indices: Array) -> Any:
-        """Return the pictures and labels at these positions. With skip_broken=True, broken pictures are left out."""
+        """Return the pictures and labels at `indices`. With skip_broken=True, broken pictures are left out."""
         if self.transform is not None or self.target_transform is not None:
             found: list[Any] = []
             self._whole(indices, lambda index: found.append(self[index]))
@@ -192,9 +195,10 @@ class ImageFolder(Shown):
         return images[: len(kept)], self.labels[indices[kept]]
 
     def _whole(self, indices: Array, read: Callable[[int], Any]) -> list[int]:
-        """Read each picture, and return the rows of good pictures.
+        """Read the pictures at `indices`, and return the positions in `indices` of the pictures that are not broken.
 
-        With skip_broken=True, broken pictures are recorded in `broken`; otherwise the first one raises its error.
+        With skip_broken=True, broken pictures are recorded in `broken`; otherwise the first broken picture raises an
+        error.
         """
         kept: list[int] = []
         for row, index in enumerate(indices.tolist()):
@@ -210,7 +214,10 @@ class ImageFolder(Shown):
         return kept
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
-        """Return (train, val); val gets this fraction of each class, but at least one picture if a class has two."""
+        """Return (train, val). val gets the share `fraction` of each class.
+
+        If a class has at least two pictures, val gets at least one of them.
+        """
         chosen = self.drawn(np.ones(len(self), bool), fraction, seed)
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 

@@ -7,7 +7,8 @@
     the rest     the elements, C order, big-endian
 
 A plain file must have exactly the size that follows from its header. A gzipped file is read piece by piece, and reading
-stops at the size in the header. So a false header needs no more memory than the file has contents.
+stops at the size in the header. So a false header cannot make the reader take more memory than the contents of the file
+need.
 """
 
 from __future__ import annotations

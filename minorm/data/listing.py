@@ -1,7 +1,7 @@
 """Lists the pictures below a folder, and counts the files that are left out. No file is opened.
 
-The ending of a file's name decides whether the file is a picture. Links to folders are followed. But within a class no
-folder is read twice, and no folder is read that contains the folder of the class.
+The ending of a file's name decides whether the file is a picture. Links to folders are followed. But within a class, a
+folder is read only once, and a folder that contains the folder of the class is not read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LeftOut:
         self.names: dict[str, list[str]] = {}
 
     def add(self, kind: str, path: str) -> None:
-        """Count a file of this kind."""
+        """Count the file at `path`, which is of the kind `kind`."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         names = self.names.setdefault(kind, [])
         names.append(path)
@@ -42,12 +42,12 @@ class LeftOut:
         del names[NAMED:]
 
     def add_file(self, path: str) -> None:
-        """Count a file under the ending of its name."""
+        """Count the file at `path` under the ending of its name."""
         name = os.path.basename(path)
         self.add(HIDDEN if name.startswith(".") else os.path.splitext(name)[1].lower() or NO_ENDING, path)
 
     def of_kinds(self, kinds: Iterable[str]) -> LeftOut:
-        """Return a LeftOut with only these kinds."""
+        """Return a LeftOut with only the kinds `kinds`."""
         part = LeftOut()
         part.counts = {kind: self.counts[kind] for kind in kinds if kind in self.counts}
         part.names = {kind: self.names[kind] for kind in part.counts}

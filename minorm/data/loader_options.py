@@ -40,8 +40,8 @@ def check_workers(
 def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single: bool) -> None:
     """Check that the arguments are functions.
 
-    Raises TypeError for an argument that is not a function. Raises ValueError for a transform if the loader does not
-    collate with its own function.
+    Raises TypeError for an argument that is not a function. Raises ValueError if a transform is given but the loader
+    does not collate samples itself.
     """
     if transform is not None and not callable(transform):
         raise TypeError(f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)")

@@ -58,13 +58,15 @@ class Mixing(Shown):
         return wrapped(mixed), wrapped(soft)
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:
-        """Return the mixed images, and the share that x has in them."""
+        """Mix the images `x` and `other`. Return the mixed images, and the share that `x` has in them."""
         raise NotImplementedError(f"{type(self).__name__} has no mix")
 
 
 @documented(MIXING)
 class MixUp(Mixing):
-    """images = lambda * x + (1 - lambda) * other, with lambda drawn from Beta(alpha, alpha). Labels are mixed too.
+    """images = lambda * x + (1 - lambda) * other, where other is the previous image in the batch.
+
+    lambda is drawn from Beta(alpha, alpha). Labels are mixed in the same way.
 
     Called with (images N x C x H x W, labels N) it gives (images, probabilities N x num_classes).
 
@@ -78,17 +80,18 @@ class MixUp(Mixing):
     """
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:  # noqa: ARG002
-        """Return the weighted mean of the two images, and the share of x."""
+        """Return share * x + (1 - share) * other, and the share."""
         return (share * x + (1 - share) * other).astype(x.dtype), share
 
 
 @documented(MIXING)
 class CutMix(Mixing):
-    """Pastes a rectangle of the other image, with a share of 1 - lambda of the area, and mixes the labels by area.
+    """Pastes a rectangle of the previous image in the batch into each image, and mixes the labels by area.
 
-    lambda is drawn from Beta(alpha, alpha). Every element is equally likely to be the rectangle's centre. A part of the
-    rectangle beyond the border is cut off, and its area does not count in the shares. Called with (images N x C x H x
-    W, labels N) it gives (images, probabilities N x num_classes).
+    The rectangle has a share of 1 - lambda of the area, and lambda is drawn from Beta(alpha, alpha). Every element is
+    equally likely to be the rectangle's centre. A part of the rectangle beyond the border is cut off, and its area does
+    not count in the shares. Called with (images N x C x H x W, labels N) it gives (images, probabilities N x
+    num_classes).
 
     Example:
         >>> mix = mn.data.CutMix(alpha=1.0, num_classes=2)
@@ -100,7 +103,7 @@ class CutMix(Mixing):
     """
 
     def mix(self, x: Array, other: Array, share: float, source: Any) -> tuple[Array, float]:
-        """Return x with the rectangle pasted in, and the share that x keeps."""
+        """Return x with a rectangle of `other` pasted in, and the share of the area that x keeps."""
         height, width = x.shape[2:]
         half = 0.5 * np.sqrt(1 - share)
         y0, x0 = source.integers(height), source.integers(width)

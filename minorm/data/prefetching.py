@@ -21,9 +21,9 @@ def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:
     """Yield the batches on the GPU; each is copied on a separate stream while the previous step runs.
 
     NumPy's arrays are copied through CuPy's page-locked buffers, so that the host does not wait for a copy. Use each
-    batch on the stream that is current when you take the next batch. The memory of a batch is reused only after the
-    work on this stream. Within an epoch, the loader has yielded one batch more than you have seen, so its `state_dict`
-    is one batch ahead.
+    batch on the stream that is current when you take the next batch. The memory of a batch is reused only when the work
+    on this stream is done. Within an epoch, the loader has yielded one batch more than you have seen, so its
+    `state_dict` is one batch ahead.
 
     If device="cpu", batches are copied one by one, and no batch is read ahead.
 

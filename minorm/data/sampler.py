@@ -96,7 +96,7 @@ class RandomSampler(Sampler):
 
 @documented(SAMPLER, indices="the indices")
 class SubsetRandomSampler(Sampler):
-    """Yields these indices in random order.
+    """Yields the given indices in random order.
 
     Example:
         >>> sorted(mn.data.SubsetRandomSampler([4, 2]))

@@ -46,7 +46,7 @@ class Turns:
 
     @contextmanager
     def of(self, samples: int) -> Iterator[None]:
-        """Measure the time of these samples, and decide whether threads take turns."""
+        """Measure the time in which the block reads `samples` samples, and decide whether threads take turns."""
         limit, start, began = ALONE if self.taken else TOGETHER, time.perf_counter(), time.thread_time()
         yield
         passed, computed = time.perf_counter() - start, time.thread_time() - began

@@ -47,7 +47,7 @@ def library() -> Any:
 
 
 def namespace(array: Any) -> Any:
-    """Return the module of this kind of array: numpy or cupy."""
+    """Return the module to which `array` belongs: numpy or cupy."""
     return np if is_host(array) else library()
 
 
@@ -122,7 +122,7 @@ def device_name(device: Any) -> str:
 
 @contextmanager
 def on(device: Any) -> Iterator[Any]:
-    """Yield the module for arrays on this device, numpy or cupy, and make the device current during the block."""
+    """Yield the module for arrays on `device`, numpy or cupy, and make `device` current during the block."""
     index = None if device is None else device_index(device)
     if index is None:
         yield np
@@ -137,7 +137,7 @@ def on_device_of(array: Any) -> AbstractContextManager[Any]:
 
 
 def to_device(array: Any, device: Any) -> Any:
-    """Return the array itself if it is on this device, or else a copy of it on this device."""
+    """Return the array itself if it is on `device`, or else a copy of the array on `device`."""
     index = device_index(device)
     if is_host(array):
         if index is None:
@@ -153,7 +153,10 @@ def to_device(array: Any, device: Any) -> Any:
 
 
 def _to_another_gpu(array: Any, index: int) -> Any:
-    """Return a copy on another GPU; the current streams of both GPUs wait, so that the array stays valid meanwhile."""
+    """Return a copy of the array on the GPU number `index`.
+
+    The current streams of the two GPUs wait for each other, so that the array stays valid meanwhile.
+    """
     cuda = library().cuda
     with array.device:
         computed = cuda.get_current_stream().record()
@@ -168,7 +171,7 @@ def _to_another_gpu(array: Any, index: int) -> Any:
 
 
 def to_device_of(array: Any, like: Any) -> Any:
-    """Return a NumPy array, or a copy of it, on the device of `like`."""
+    """Return the NumPy array `array` itself if `like` is on the CPU, else a copy of it on the device of `like`."""
     return array if is_host(like) else to_device(array, device_of(like))
 
 

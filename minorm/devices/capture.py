@@ -49,7 +49,10 @@ def is_captured() -> bool:
 
 
 def noted(function: Callable[[], Any]) -> bool:
-    """If this thread is capturing, let `function` run before each replay and return True: it must not run now."""
+    """If this thread is capturing, let `function` run before each replay, and return True. Otherwise return False.
+
+    If the result is True, the caller must not call `function` now.
+    """
     if _here.recording is None or _here.recording.replaying:
         return False
     _here.recording.again.append(function)
@@ -94,8 +97,8 @@ def refuse_number(operation: str, name: str) -> None:
 class Watch:
     """The gradients and modules that a step touches, in the order in which it touches them.
 
-    gradients  pairs (leaf, its gradient at that time), one each time backward() adds to a gradient or an optimizer
-               reads one
+    gradients  pairs (leaf, gradient of the leaf at that time). A pair is added when backward() adds to the gradient of
+               a leaf, and when an optimizer reads this gradient
     modules    the modules that were called
     """
 
@@ -160,7 +163,7 @@ class Recording:
         weakref.finalize(self, self._copied.synchronize).atexit = False
 
     def keep(self, fields: Any) -> Slot:
-        """Return a slot with the fields of a structured array without axes; replays may change these."""
+        """Return a slot that holds `fields`, a structured array without axes. Replays may change its numbers."""
         size = fields.nbytes
         if size > CHUNK:
             raise ValueError(f"cuda.graph: {size} bytes of numbers for one launch; expected at most {CHUNK}")
@@ -187,13 +190,16 @@ class Recording:
             return self.library.empty(size, np.uint8)
 
     def next(self) -> Slot:
-        """Return, before a replay, the slot that the same call got during the capture."""
+        """Return the next slot, in the order in which `keep` made the slots during the capture.
+
+        This method is called before a replay.
+        """
         self._next += 1
         return self._slots[self._next - 1]
 
     @contextmanager
     def captured(self) -> Iterator[None]:
-        """Inside the block, this thread is capturing."""
+        """During the block, this thread captures a graph into this recording."""
         _here.recording = self
         try:
             yield

@@ -19,7 +19,10 @@ def version() -> int | None:
 
 
 def package(driver: int) -> str | None:
-    """Return the CuPy package for this driver, as an argument for pip; None if the driver is too old."""
+    """Return the CuPy package for the driver version `driver`, as an argument for pip.
+
+    Return None if the driver is too old.
+    """
     return "cupy-cuda13x[ctk]>=14.2" if driver >= 13000 else "cupy-cuda12x[ctk]>=14.2" if driver >= 12000 else None
 
 

@@ -100,13 +100,19 @@ class Generator:
     @classmethod
     @documented({}, numbers="a generator of NumPy")
     def of(cls, numbers: np.random.Generator) -> Generator:
-        """Return a Generator that draws from a NumPy generator; numbers drawn from either advance both."""
+        """Return a Generator that draws from the NumPy generator `numbers`.
+
+        Each draw from the Generator or from `numbers` advances the state that they share.
+        """
         made = cls.__new__(cls)
         made.numbers, made._where = numbers, None
         return made
 
     def _begin(self, bits: Any, blocks: int | None) -> None:
-        """Start from the bit generator `bits`; `blocks` counts the blocks that kernels took, None for no counting."""
+        """Start from the bit generator `bits`.
+
+        `blocks` is the number of blocks that kernels have taken. It is None if the generator does not count blocks.
+        """
         if getattr(self, "numbers", None) is None or self.numbers.bit_generator is not bits:
             self.numbers: np.random.Generator = np.random.Generator(bits)
         self._where: Any = None
@@ -176,7 +182,9 @@ def source(given: Any = None) -> np.random.Generator:
 
 
 def take_blocks(given: Any, count: int) -> tuple[int, int, int, int] | None:
-    """Reserve `count` blocks from (n + 1, 0, rank, 1) on, which no other draw will use; return (n, rank, key, key).
+    """Reserve `count` blocks, which no other draw will use, and return (n, rank, key, key).
+
+    The number of the first reserved block is (n + 1, 0, rank, 1).
 
     `given` is a Generator, or None for the global generator. Return None if the generator does not count blocks or is a
     NumPy generator.
@@ -233,7 +241,7 @@ def replayed(state: dict[str, Any]) -> Iterator[None]:
 
 
 def _bits(state: Any, kind: str = "Philox") -> Any:
-    """Return a new bit generator in this state; the state must be of `kind`, Philox or PCG64."""
+    """Return a new bit generator in the state `state`, which must be a state of `kind`, Philox or PCG64."""
     if not isinstance(state, dict) or not isinstance(state.get("bit_generator"), str):
         got = f"a dict with {sorted(map(str, state))}" if isinstance(state, dict) else f"a {kind_of(state)}"
         raise ValueError(f"set_state: the state is {got}; expected a dict with 'bit_generator', as get_state() gives")
@@ -275,7 +283,10 @@ def _plain(state: Any) -> dict[str, Any]:
 
 
 def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[Generator | None]:
-    """Return generators for these ranks, derived from rank 0's state; rank 0 keeps its generator, so it gets None."""
+    """Return a generator for each of `ranks`, derived from the state of rank 0.
+
+    Rank 0 keeps the generator that it has, so the entry for rank 0 is None.
+    """
     state = _own().get_state() if state is None else state
     found: list[Generator | None] = [Generator() if rank else None for rank in ranks]
     for rank, own in zip(ranks, found, strict=True):

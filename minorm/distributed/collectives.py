@@ -1,8 +1,8 @@
 """Computes collectives over all ranks: the ranks of this process, and, through the engine, those of other processes.
 
-In every call, processes first exchange headers, and each process compares the other's header with its own. So differing
-calls are found at once, and no process waits for a message that never comes. Small arrays (up to 4 kB) are sent
-together with the header.
+In every call, processes first exchange headers, and each process compares the headers that it receives with its own
+header. So differing calls are found at once, and no process waits for a message that never comes. Small arrays (up to 4
+kB) are sent together with the header.
 
 Sums follow the order of sum_order.py. If the numbers of ranks and processes are powers of two, a process exchanges
 subtrees with the processes `process ^ 1`, `process ^ 2`, `process ^ 4` ... A long vector is summed by halves, which
@@ -26,7 +26,10 @@ SMALL = NOTE - HEADER  # the most bytes of an array in the header's message
 
 
 class Collectives:
-    """The collectives of a process that runs `ranks` of all `size` ranks; if there is no engine, it runs all ranks."""
+    """The collectives of a process that runs `ranks` of all `size` ranks.
+
+    If there is no engine, this process runs all ranks.
+    """
 
     def __init__(self, ranks: range, size: int, engine: Engine | None) -> None:
         self.ranks, self.size, self.engine = ranks, size, engine
@@ -51,7 +54,7 @@ class Collectives:
         return np.concatenate([block[: len(ranks)] for block, ranks in zip(blocks, self.carried, strict=True)])
 
     def all_reduce(self, call: Call, values: list[Array], combine: Combine) -> Array:
-        """Combine the arrays of all ranks in the order of the tree, and return the result."""
+        """Combine the arrays of all ranks in the order of the tree of sum_order.py, and return the result."""
         parts = {(rank, rank + 1): value for rank, value in zip(self.ranks, values, strict=True)}
         if self.engine is None:
             return sum_order.total(parts, combine, 0, self.size)
@@ -75,7 +78,11 @@ class Collectives:
             return self.engine.broadcast(values[root - self.ranks.start if root in self.ranks else 0], owner)
 
     def _agree(self, engine: Engine, call: Call) -> None:
-        """Compare headers with all other processes, or with as many as are needed to find every difference."""
+        """Raise RankError unless all processes send the same header.
+
+        If the collectives use doubling, a process compares headers only with a few other processes. This is enough to
+        find every difference.
+        """
         if self.doubling:
             for step in _powers(self.processes):
                 self._check(call, engine.process ^ step, engine.swap(call.header(), engine.process ^ step))
@@ -107,7 +114,10 @@ class Collectives:
         return mine
 
     def _halved(self, engine: Engine, mine: Array) -> Array:
-        """Compute the sum of long arrays by halves; partners agree, since a + b and b + a have the same bits."""
+        """Compute the sum of long arrays by halves.
+
+        The two partners of a step get equal sums, since a + b and b + a have the same bits.
+        """
         vector = np.array(mine, order="C").reshape(-1)
         steps = list(sum_order.halves(vector.size, engine.process, self.processes))
         for partner, give, keep in steps:

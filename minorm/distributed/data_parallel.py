@@ -85,8 +85,8 @@ class DistributedDataParallel(Module):
 
         loss   the mean loss of this rank's part, with its graph
         count  the divisor of this mean: usually the number of this rank's images. If targets are ignored or classes
-               have weights, it is the sum of the weights of the other targets. If count is 0, the loss of this part is
-               ignored
+               have weights, it is the sum of the weights of all targets that are not ignored. If count is 0, the loss
+               of this part is ignored
 
         If the loss of a rank with images is NaN or infinite, all ranks raise NonFiniteLoss before any gradient is
         computed. If one rank was asked to stop, all ranks raise KeyboardInterrupt.
@@ -185,13 +185,20 @@ class DistributedDataParallel(Module):
 
 
 def _combine_roll_calls(a: Array, b: Array) -> Array:
-    """Combine two entries of the roll call: add counts and losses; keep the first rank with a bad loss or a stop."""
+    """Combine the reports a and b of two groups of ranks.
+
+    The counts and the losses are added. Of the ranks with a bad loss, the first one is kept, and so is the first rank
+    that was asked to stop.
+    """
     first = a if a[2] <= b[2] else b
     return np.array([a[0] + b[0], a[1] + b[1], first[2], first[3], min(a[4], b[4])])
 
 
 def _mean(a: Array, b: Array) -> Array:
-    """Return the mean of a and b, which are means over a[-1] and b[-1] ranks; equal values keep their bits."""
+    """Combine a and b, the means of two groups of ranks, into the mean of all these ranks.
+
+    The last element of each array is the number of ranks in the group. Equal values keep their bits.
+    """
     count = a[-1] + b[-1]
     mean = a + (b - a) * (b[-1] / count)
     mean[-1] = count
@@ -207,7 +214,10 @@ def _by_type(tensors: list[Any], exact: bool = False) -> dict[Any, list[Any]]:
 
 
 def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
-    """Return the arrays, which have the shapes of `tensors`, as one vector on the host; None becomes zeros."""
+    """Return the arrays, which have the shapes of `tensors`, as one vector on the host.
+
+    An array that is None becomes zeros.
+    """
     vector = np.zeros(sum(t.array.size for t in tensors), kind)
     for part, array in zip(_parts(vector, tensors), arrays, strict=True):
         if array is not None:

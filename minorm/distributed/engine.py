@@ -14,7 +14,7 @@ NOTE = 4096 + 256  # bytes: the longest note, a header and a small array
 
 
 class Engine(Protocol):
-    """One process among `processes`; `place` is its number among the processes of its machine."""
+    """One of `processes` processes. `place` is the number of this process among the processes of its machine."""
 
     process: int
     processes: int
@@ -27,7 +27,7 @@ class Engine(Protocol):
         """Send `give` to another process, and receive its array in `get`; the caller has checked that sizes agree."""
 
     def gather(self, block: Array) -> Array:
-        """Return the blocks of all processes along a new first axis; they must have the same shape and type."""
+        """Return the blocks of all processes along a new first axis. All blocks must have the same shape and type."""
 
     def broadcast(self, array: Array, process: int) -> Array:
         """Return the array of process `process`, on all processes."""

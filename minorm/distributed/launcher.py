@@ -1,8 +1,8 @@
 """Reads from the environment how many processes the launcher started, and the number of this process.
 
 The mpiexec of MPICH and Intel MPI sets PMI_SIZE and PMI_RANK. The mpiexec of Open MPI sets OMPI_COMM_WORLD_SIZE and
-OMPI_COMM_WORLD_RANK. `srun --mpi=pmix` sets PMIX_RANK, and SLURM sets the number of tasks. If PMIX_RANK is missing, a
-SLURM script does not run as one of several tasks.
+OMPI_COMM_WORLD_RANK. `srun --mpi=pmix` sets PMIX_RANK, and SLURM sets the number of tasks. If PMIX_RANK is missing, the
+number of tasks is ignored, because the program does not run as one of these tasks.
 """
 
 from __future__ import annotations

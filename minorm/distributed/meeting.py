@@ -96,7 +96,10 @@ class Meeting:
         self._trouble: BaseException | None = None
 
     def meet(self, rank: int, call: Call, value: Any, together: Callable[[Call, list[Any]], Sequence[Any]]) -> Any:
-        """Leave a value and return this rank's result; `together(call, values)` runs only once, for all ranks."""
+        """Leave `value`, let the other ranks run, and return this rank's result when all ranks have left their values.
+
+        together(call, values) computes the results of all ranks. It is called only once.
+        """
         if self._trouble is None:
             self._calls[rank] = call, value
             if len(self._calls) == len(self.ranks):

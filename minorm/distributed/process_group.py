@@ -52,8 +52,8 @@ class Group:
     def all_reduce(self, array: Array, combine: Callable[[Array, Array], Array] = np.add, label: str = "") -> Array:
         """Return the sum of the arrays of all ranks, added in the same order on any number of processes.
 
-        combine(lower, higher) adds two arrays of a subtree, one of its lower and one of its higher ranks, and must not
-        change them. It need not be commutative, but must return an array of the same shape and type.
+        combine(lower, higher) adds two arrays: the sum of some lower ranks and the sum of the ranks that follow. It
+        must not change the two arrays, and must return an array of the same shape and type. It need not be commutative.
         """
         return self._meet(
             "all_reduce", label, array, lambda call, values: self._collectives.all_reduce(call, values, combine)

@@ -1,4 +1,4 @@
-"""simulate runs all ranks of a program in this process, without MPI; `run` uses its code for the ranks of a process."""
+"""simulate runs all ranks of a program in this process, without MPI. `run` uses the same code in each process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def carry(
 ) -> list[Any]:
     """Run the ranks of this process to their ends; return their results, or raise the error of one rank.
 
-    state  the random state of rank 0, from which those of all ranks are derived; None for the state of this process
+    state  the random state of rank 0, from which the states of the other ranks are derived. If it is None, the state of
+           this process is used
     """
     groups = [Group(rank, collectives, meeting, device) for rank in meeting.ranks]
     streams = generators.streams(meeting.ranks, state)
@@ -115,7 +116,7 @@ def _weight(error: BaseException) -> int:
 
 
 def is_everybodys(error: BaseException) -> bool:
-    """Return whether all ranks raise this error together; such an error names the rank itself."""
+    """Return True if all ranks raise this error. The message of such an error already names a rank."""
     return isinstance(error, RankError) or getattr(error, "rank", None) is not None
 
 

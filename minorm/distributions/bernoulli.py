@@ -56,7 +56,10 @@ class Bernoulli(Distribution):
 
     @cached_property
     def logits(self) -> Tensor:
-        """log(p / (1 - p)), where p is limited to the range from eps to 1 - eps; eps is that of p's type."""
+        """log(p / (1 - p)), where p is limited to the range from eps to 1 - eps.
+
+        eps is the eps of p's float type.
+        """
         eps = float(dtypes.finfo(self.probs.dtype).eps)
         with enable_grad():
             p = self.probs.clamp(eps, 1 - eps)

@@ -70,7 +70,10 @@ class Categorical(Distribution):
 
     @cached_property
     def logits(self) -> Tensor:
-        """log(p), where each probability p is limited to the range from eps to 1 - eps; eps is that of p's type."""
+        """log(p), where each probability p is limited to the range from eps to 1 - eps.
+
+        eps is the eps of p's float type.
+        """
         eps = float(dtypes.finfo(self.probs.dtype).eps)
         with enable_grad():
             return self.probs.clamp(eps, 1 - eps).log()

@@ -138,7 +138,7 @@ class Distribution(Checked):
         return other
 
     def _parameter_event(self) -> tuple[int, ...]:
-        """Return the shape that the parameter of a single distribution has: the last axes of the parameter."""
+        """Return the shape that the parameter of one distribution of the batch has."""
         return ()
 
     def _shape(self, sample_shape: Any) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ class Distribution(Checked):
         return value
 
     def _of_type(self) -> Tensor:
-        """Return a parameter; new Tensors get the type and the device of this parameter."""
+        """Return the parameter from which new Tensors take their type and device."""
         return next(self.__dict__[name] for name in self.parameters if name in self.__dict__)
 
     def __repr__(self) -> str:

@@ -40,7 +40,7 @@ class ActivatedBackend:
     def backward(
         self, nest: Nest, dy: Array, x: Array, *others: Any, y: Array, dresidual: Array | None = None, **options: Any
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """Return dx, ds and db; fill dresidual if it is given."""
+        """Return dx, ds and db, the gradients of x, scale s and bias b; fill `dresidual` if it is given."""
         dy = activation_grad(dy, y)
         if dresidual is not None:
             dresidual[...] = dy

@@ -59,7 +59,7 @@ def _shape(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tup
 
 @functools.lru_cache(maxsize=4096)
 def _stretched(shape: tuple[int, ...], small: tuple[int, ...]) -> frozenset[int]:
-    """Return the axes along which an array of shape `small` is repeated in `shape`."""
+    """Return the axes along which an array of shape `small` is repeated if it is broadcast to `shape`."""
     lead = len(shape) - len(small)
     return frozenset(range(lead)) | {i + lead for i, n in enumerate(small) if n == 1}
 

@@ -20,8 +20,9 @@ Array = Any
 
 
 def bound(norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> Any:
-    """Return a backend's functions, bound to these loops, for x of type `stored`. The functions compute in `dtype`. If
-    `dtype` is None, they compute in the usual type for x.
+    """Return the functions of the backend `norm`, bound to `nest` and `equation`, for an x of type `stored`.
+
+    The functions compute in `dtype`. If `dtype` is None, they compute in the usual type for x.
     """
     bind = getattr(norm, "bind", None) if isinstance(norm, ModuleType) else None  # a user's backend is no module
     return BoundBackend(norm, nest, equation, stored, dtype) if bind is None else bind(nest, equation, stored, dtype)
@@ -41,29 +42,29 @@ class BoundBackend:
         self.dtype = {} if dtype is None else {"dtype": dtype}
 
     def forward(self, x: Array, s: Array | None, b: Array | None, **given: Any) -> tuple[Array, Statistics]:
-        """Return y and the statistics."""
+        """Return y, the normalized x, and the statistics of x."""
         return self.norm.forward(self.nest, x, s, b, self.equation, **self.dtype, **given)
 
     def backward(
         self, dy: Array, x: Array, stats: Statistics, s: Array | None, needs: tuple[bool, bool], **given: Any
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """Return dx, ds and db."""
+        """Return dx, ds and db, the gradients of x, of the scale s and of the bias b."""
         return self.norm.backward(self.nest, dy, x, stats, s, self.equation, needs, **self.dtype, **given)
 
     def moments(self, x: Array, **mask: Array) -> tuple[Array, Array, Array]:
-        """Return k, d and var."""
+        """Return k, d and var for each row of x: the mean is k + d, and var is the variance."""
         return self.norm.moments(self.nest, x, self.equation.centered, **self.dtype, **mask)
 
     def apply(self, x: Array, stats: Statistics, s: Array | None, b: Array | None, **given: Any) -> Array:
-        """Return y."""
+        """Return y: x normalized with the given statistics, scaled by s and shifted by b."""
         return self.norm.apply(self.nest, x, stats, s, b, **self.dtype, **given)
 
     def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None, **mask: Array) -> tuple[Array, Array]:
-        """Return sum_g and sum_gx."""
+        """Return sum_g and sum_gx: for each row, the sums of g = dy * s and of g * xhat."""
         return self.norm.grad_sums(self.nest, dy, x, stats, s, **self.dtype, **mask)
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics, **mask: Array) -> tuple[Array, Array]:
-        """Return ds and db."""
+        """Return ds and db, the gradients of the scale s and the bias b."""
         return self.norm.grad_params(self.nest, dy, x, stats, **self.dtype, **mask)
 
     def grad_input(
@@ -76,7 +77,7 @@ class BoundBackend:
         sum_gx: Array | None,
         **mask: Array,
     ) -> Array:
-        """Return dx."""
+        """Return dx, the gradient of x."""
         return self.norm.grad_input(self.nest, dy, x, stats, s, sum_g, sum_gx, **self.dtype, **mask)
 
     def statistics(self, mean: Array, var: Array) -> Statistics:

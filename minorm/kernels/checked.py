@@ -24,8 +24,9 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 
 
 def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
-    """Return the user's backend, or minorm's backend for this kind of array. If the call needs a mask or an activation
-    that the backend cannot compute, wrap the backend.
+    """Return the user's backend, or minorm's backend for the array x if `backend` is None.
+
+    If the call needs a mask or an activation that the backend cannot compute, wrap the backend.
     """
     if backend is None:
         norm = select.backend(x).norm
@@ -67,7 +68,10 @@ class CheckedBackend:
     def forward(
         self, nest: Nest, x: Array, *others: Any, running: Running | None = None, **options: Any
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics. This method updates `running`, so a user's forward does not need `running`."""
+        """Return y, the normalized x, and the statistics of x.
+
+        This method updates `running`, so a user's forward does not need `running`.
+        """
         y, stats = _parts(self.__getattr__("forward")(nest, x, *others, **options), ("y", "Statistics"), "forward")
         if not isinstance(stats, Statistics):
             raise TypeError(
@@ -84,7 +88,10 @@ class CheckedBackend:
         return y, stats
 
     def backward(self, nest: Nest, dy: Array, x: Array, *others: Any, **options: Any) -> tuple[Array | None, ...]:
-        """Return dx, ds and db. A gradient that is not needed is None."""
+        """Return dx, ds and db, the gradients of x, of the scale s and of the bias b.
+
+        A gradient that is not needed is None.
+        """
         found = self.__getattr__("backward")(nest, dy, x, *others, **options)
         dx, ds, db = _parts(found, ("dx", "ds", "db"), "backward")
         for name, value in (("ds", ds), ("db", db)):
@@ -93,7 +100,7 @@ class CheckedBackend:
         return None if dx is None else _like(dx, x, "backward: dx"), ds, db
 
     def apply(self, nest: Nest, x: Array, *others: Any, **options: Any) -> Array:
-        """Return y."""
+        """Return y: x normalized with the given statistics, scaled by s and shifted by b."""
         return _like(self.__getattr__("apply")(nest, x, *others, **options), x, "apply: y")
 
 

@@ -35,27 +35,27 @@ class MaskedBackend:
         self.norm = norm
 
     def moments(self, nest: Nest, x: Array, centered: bool, *, mask: Array, **dtype: Any) -> tuple[Array, Array, Array]:
-        """Return k, d and var."""
+        """Return k, d and var of the elements where the mask is True: the mean is k + d, and var is the variance."""
         return self._moments(nest, x, centered, mask, counts(nest, mask), dtype)[1:]
 
     def apply(
         self, nest: Nest, x: Array, stats: Statistics, s: Array | None, b: Array | None, *, mask: Array, **dtype: Any
     ) -> Array:
-        """Return y = xhat * s + b."""
+        """Return y = xhat * s + b, where xhat is the normalized x, and 0 where the mask is False."""
         y = self.norm.apply(nest, _fill(nest, x, mask, stats.k), stats, s, b, **dtype)
         return _fill(nest, y, mask, 0)
 
     def grad_sums(
         self, nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, *, mask: Array, **dtype: Any
     ) -> tuple[Array, Array]:
-        """Return sum_g and sum_gx."""
+        """Return sum_g and sum_gx: for each row, the sums of g = dy * s and of g * xhat."""
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         return self.norm.grad_sums(nest, dy, x, stats, s, **dtype)
 
     def grad_params(
         self, nest: Nest, dy: Array, x: Array, stats: Statistics, *, mask: Array, **dtype: Any
     ) -> tuple[Array, Array]:
-        """Return ds and db."""
+        """Return ds and db, the gradients of the scale s and the bias b."""
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         return self.norm.grad_params(nest, dy, x, stats, **dtype)
 
@@ -72,7 +72,10 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> Array:
-        """Return dx = rstd * (g - sum_g / n - xhat * sum_gx / n)."""
+        """Return dx = rstd * (g - sum_g / n - xhat * sum_gx / n), where g = dy * s.
+
+        n is the number of elements in the row where the mask is True.
+        """
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         return self._grad_input(nest, dy, x, stats, s, sum_g, sum_gx, mask, dtype)
 
@@ -87,7 +90,7 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics."""
+        """Return y, the normalized x, and the statistics of the elements where the mask is True."""
         n = counts(nest, mask)
         x, k, d, var = self._moments(nest, x, equation.centered, mask, n, dtype)
         with np.errstate(divide="ignore"):
@@ -108,7 +111,7 @@ class MaskedBackend:
         mask: Array,
         **dtype: Any,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """Return dx, ds and db."""
+        """Return dx, ds and db, the gradients of x, of the scale s and of the bias b."""
         dx = ds = db = None
         dy, x = _fill(nest, dy, mask, 0), _fill(nest, x, mask, stats.k)
         if needs[0]:
@@ -122,8 +125,9 @@ class MaskedBackend:
     def _moments(
         self, nest: Nest, x: Array, centered: bool, mask: Array, n: Array, dtype: dict[str, Any]
     ) -> tuple[Array, Array, Array, Array]:
-        """Return the filled x, and k, d and var of the elements that count. For a row without such elements all are
-        0.
+        """Return the filled x, and k, d and var of the elements that count.
+
+        For a row without elements that count, all four results are 0.
         """
         xp, r = namespace(x), nest.columns / namespace(x).maximum(n, 1)
         if not centered:

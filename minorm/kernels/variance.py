@@ -41,7 +41,7 @@ def two_pass(rows: Array) -> tuple[Array, Array]:
 
 
 def welford(rows: Array) -> tuple[Array, Array]:
-    """Return the mean and variance of each row by Welford's formula, which updates both with every element."""
+    """Return the mean and the variance of each row by Welford's formula, which reads one element after the other."""
     mean, m2 = np.zeros_like(rows[:, 0]), np.zeros_like(rows[:, 0])
     for i in range(rows.shape[1]):
         x = rows[:, i]

@@ -47,7 +47,9 @@ PATCHES = {"vit_tiny": 16}  # the side of images must be a multiple of this
 
 @documented(NETWORK, name="the network's name, such as lenet or resnet18")
 def build(name: str, channels: int, size: int, classes: int, nn: Namespace = minorm_nn) -> Any:
-    """Return the network `name` for images of this size; raise ValueError if the name or the size is wrong.
+    """Return the network `name` for images of `size` x `size` pixels.
+
+    Raises ValueError if the name or the size is wrong.
 
     Example:
         >>> model = mn.models.build("lenet", channels=1, size=28, classes=10)

@@ -28,8 +28,9 @@ SMALL = 4096  # up to this size, arrays are compared as copied bytes
 
 
 class Application:
-    """One Function, with the numbers of the registers that it reads and fills. `dropped` are registers that no later
-    Function reads; these are emptied after the run.
+    """One Function, with the numbers of the registers that the Function reads and fills.
+
+    `dropped` are registers that no later Function reads. They are emptied after the run.
     """
 
     __slots__ = ("dropped", "inputs", "kind", "needs", "options", "outputs")

@@ -6,7 +6,7 @@ weights.
     dW = dy * x         grad_weight(dy, x)
     dx, dW, db          backward(dy, x, W), which does the work that the gradients share only once
 
-All three are linear in each argument, so the transposed convolution needs no new kernel. Its forward pass calls
+The three kernels are linear in each argument, so the transposed convolution needs no new kernel. Its forward pass calls
 grad_input. The gradient of its input comes from forward, and the gradient of its weights from grad_weight with the two
 arguments exchanged. The transposed convolution needs a convolution that maps y's size to x's size; `_back_to` finds the
 padding of this convolution.

@@ -3,7 +3,7 @@
 A way is a path through the extended text, blank l1 blank l2 ... blank. The path starts at one of the first two symbols
 and ends at one of the last two. In each step it stays, moves on by one symbol, or moves on by two symbols if this skips
 a blank between different letters. alpha[t, s] is the log-probability of all paths up to step t that are at symbol s.
-beta[t, s] is the log-probability of all paths from there to the end. Graves et al. 2006.
+beta[t, s] is the log-probability of all paths from symbol s at step t to the end. Graves et al. 2006.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from minorm.ops.shape import Cat, Unbind, stacked
 
 
 class CTC(Function):
-    """-log P(text) for each example. x (steps, batch, classes) holds log-probabilities, and texts (batch, longest)
-    classes.
+    """-log P(text) for each example.
+
+    x (steps, batch, classes) holds log-probabilities, and `texts` (batch, longest) holds the classes of each text.
 
     Texts and lengths are NumPy arrays. The Function computes all examples of a batch together, on the CPU, in float64
     or float32.
@@ -112,7 +113,7 @@ class CTC(Function):
 
     @staticmethod
     def _walk(seen, skips):
-        """Return alpha of all steps and all examples."""
+        """Return alpha[t, n, s]: the log-probability of all paths of example n up to step t that are at symbol s."""
         alpha = np.full(seen.shape, -np.inf, seen.dtype)
         if not len(seen):
             return alpha

@@ -1,4 +1,7 @@
-"""Dropout sets each element to zero with probability p, and scales the others by 1 / (1 - p) to keep the mean."""
+"""Dropout sets each element to zero with probability p, and multiplies all other elements by 1 / (1 - p).
+
+So the mean stays the same.
+"""
 
 from __future__ import annotations
 

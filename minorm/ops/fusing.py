@@ -114,8 +114,9 @@ def _with_followers(
 
 
 def _read(application: Application) -> tuple[int, ...]:
-    """Return the registers through which this application may follow another. For a sum these are the registers of both
-    arguments, otherwise only the register of the first argument.
+    """Return the registers in which the application may read the result of the application that it follows.
+
+    For a sum these are the registers of both arguments; otherwise it is only the register of the first argument.
     """
     return application.inputs if application.kind is elementwise.Add else application.inputs[:1]
 

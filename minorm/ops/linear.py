@@ -1,4 +1,4 @@
-"""The linear layer: one matrix product for all leading axes of x together."""
+"""The linear layer: one matrix product, in which all leading axes of x form one axis."""
 
 from __future__ import annotations
 

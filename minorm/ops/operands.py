@@ -77,7 +77,7 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
 
 
 def full_type(x: Any) -> Any:
-    """Return the type of the result of an operation that always computes in float32. This is the type of the array x.
+    """Return the type of the result of an operation that always computes in float32: the type of the array x.
 
     Inside autocast, the result is float32 for 16-bit floats. Other operations that return float32 inside autocast need
     no such rule, since their inputs are cast before.
@@ -111,8 +111,9 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
 def others_turn(error: TypeError, other: Any, method: str) -> Any:
     """Return NotImplemented if Python should call the reflected `method` of `other`. Otherwise raise the error.
 
-    This is so if `other` is not an operand and has the method. For == and !=, any object that is not an operand will
-    do, since x is by default unequal to it. Methods of built-in types, such as the `%` of a string, are not called.
+    Python should call the method if `other` is not an operand and has this method. For == and !=, `other` need not have
+    the method, since Python then answers that x and `other` are unequal. Methods of built-in types, such as the `%` of
+    a string, are not called.
     """
     if not _is_operand(other) and (
         method in ("__eq__", "__ne__") or (type(other).__module__ != "builtins" and _has_own(other, method))

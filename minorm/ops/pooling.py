@@ -23,7 +23,10 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class MaxPool(Function):
-    """The largest element of every window. With return_indices=True, also its int64 index in the plane."""
+    """The largest element of every window.
+
+    With return_indices=True, the result also has the int64 index of each of these elements in its plane.
+    """
 
     fresh = (0,)
 
@@ -55,7 +58,7 @@ class MaxPool(Function):
 
 
 class AvgPool(Function):
-    """The mean of every window. If `divisor` is given, the sum of every window divided by `divisor`."""
+    """The mean of every window. If `divisor` is given, the sum of a window is divided by `divisor` instead."""
 
     def forward(
         self,
@@ -152,8 +155,9 @@ def _bounds(n: int, o: int) -> tuple[Any, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _steps(n: int, o: int) -> list[tuple[Any, Any]]:
-    """Return, for k = 0, 1, ..., the parts that have an element number k, and the indices of these elements. If all
-    parts have one, the parts are a slice.
+    """Return, for k = 0, 1, ..., the parts that have an element number k, and the indices of these elements.
+
+    If all parts have an element number k, they are given as a slice.
     """
     first, end = _bounds(n, o)
     steps = []

@@ -192,7 +192,10 @@ class Dequantize(Function):
         return dq, ds, None
 
     def gradient(self, dy):
-        """Differentiate as if Quantize did not round. In all derivatives, q - zero is then q minus a constant."""
+        """Differentiate as if Quantize did not round.
+
+        `zero` is a constant, so q - zero has the slope 1.
+        """
         dy = dy.to(self.wide)
         dq = ds = None
         if self.needs[0]:
@@ -263,7 +266,7 @@ class IntegerConvolution(IntegerFunction):
         x: Any, w: Any, x_zero: Any, w_zero: Any, bias: Any = None, x_scale: Any = None, w_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, form: Form, relu: bool = False,
     ) -> Callable[[Any], Any]:  # fmt: skip
-        """Prepare the constant arguments once, and return a function of arrays like x that computes `forward`."""
+        """Prepare the constant arguments once. Return a function of x that computes `forward`."""
         how = requantization(x_scale, w_scale, y_scale, y_zero, relu)
         zeros = (0 if zero is None else host(zero) for zero in (x_zero, w_zero))
         return backend(x).integers.prepare_conv(x, w, *zeros, form, on_host(bias), how)
@@ -290,7 +293,7 @@ class IntegerMatMul(IntegerFunction):
         a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, relu: bool = False, turned: bool = False,
     ) -> Callable[[Any], Any]:  # fmt: skip
-        """Prepare the constant arguments once, and return a function of arrays like a that computes `forward`."""
+        """Prepare the constant arguments once. Return a function of a that computes `forward`."""
         b = b.swapaxes(-1, -2) if turned else b
         if not all(p is None or p.size == 1 for p in (a_zero, a_scale, y_zero)) or not all(
             p is None or p.size == 1 or p.shape == b.shape[-1:] for p in (b_zero, b_scale)
@@ -334,7 +337,7 @@ class QuantizedAdd(IntegerFunction):
         a: Any, _: Any, a_scale: Any, a_zero: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any,
         *, relu: bool = False,
     ) -> Callable[[Any, Any], Any]:  # fmt: skip
-        """Prepare the constant arguments once, and return a function of arrays like a and b that computes `forward`."""
+        """Prepare the constant arguments once. Return a function of a and b that computes `forward`."""
         zeros = [0 if zero is None else int(host(zero)) for zero in (a_zero, b_zero, y_zero)]
         how = Requantization.of(1.0, host(y_zero), zeros[2] if relu else None)
         factors = add_factors([host(scale) for scale in (a_scale, b_scale, y_scale)], zeros)

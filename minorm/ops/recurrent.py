@@ -90,7 +90,7 @@ class Recurrent(Function):
         return tuple([result.to(self.dtype) for result in results])
 
     def _steps(self, d, x, w, r, b, h, c, p):
-        """Return y (steps, batch, hidden) of one direction, and its last states."""
+        """Return y (steps, batch, hidden) of direction d, and the last states of this direction."""
         cell, (steps, batch), hidden = self.cells[d], self.x.shape[:2], self.r.shape[2]
         turn = _turn(x, self.reversed[d], self.lengths)
         a = (turn(x) @ w.mT).unbind(0) if steps else ()
@@ -114,7 +114,7 @@ class Recurrent(Function):
         return [y, *[state if alive is None else passing(state, alive) for state in (h, c)[: self.states]]]
 
     def step_expression(self, cell, a, h, c, r, br, p):
-        """Return the next h and c as Tensors. a is W x of this step, with its bias."""
+        """Return the next h and c as Tensors. a is the product W x of the step, plus the bias."""
         raise NotImplementedError
 
     def _walk(self, d, b, y, h, c=None):

@@ -44,7 +44,10 @@ def of_short_rows(larger: Any, x: Any) -> Any:
 
 
 class Sum(Function):
-    """The sum over `axes`. Bools and integers give int64, since a difference of sums may be below 0."""
+    """The sum over `axes`.
+
+    Bools and integers, even unsigned ones, give int64, since a difference of two sums may be below 0.
+    """
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.shape, self.axes = x.shape, axes

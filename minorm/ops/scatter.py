@@ -63,7 +63,8 @@ class Scatter(Function):
         """Compute the forward pass of "mul" with Tensors: multiply the factors of each place in pairs, until one factor
         is left.
 
-        Such products have a derivative even if a factor is 0. They take log2(largest number of factors) rounds.
+        Such products have a derivative even if a factor is 0. The multiplication takes log2(largest number of factors)
+        rounds.
         """
         targets = self.targets(x)
         touched = np.unique(targets)

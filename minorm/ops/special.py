@@ -127,7 +127,7 @@ def _quotient_to_zero(a: Any, b: Any) -> Any:
 
 
 def on_host(x: Any) -> Any:
-    """Return x on the host, in the compute type. The functions below need this, since they have no GPU kernel."""
+    """Return x on the host, in the compute type. Functions that have no GPU kernel need this."""
     return to_device(x, "cpu").astype(dtypes.compute_type(x.dtype), copy=False)
 
 
@@ -157,7 +157,10 @@ class Determinant(Function):
 
 
 def cofactors(x: Any) -> Any:
-    """Return det(u v) u diag(products of the other s) v, for x = u diag(s) v. x need not have an inverse."""
+    """Return the cofactors of x = u diag(s) v: det(u v) u diag(p) v, where p[i] is the product of all s but s[i].
+
+    x need not have an inverse.
+    """
     u, s, v, sign = _rotated(x)
     others = np.where(np.eye(s.shape[-1], dtype=np.bool_), 1, s[..., None, :]).prod(-1)
     return moved((u * (others * sign[..., None])[..., None, :]) @ v, x)
@@ -166,7 +169,7 @@ def cofactors(x: Any) -> Any:
 class Cofactors(Function):
     """The gradient of det(x) as a Function.
 
-    u, s and v are those of `cofactors`, w = u^T dy v^T, and p[i, j], for i != j, is the product of all s but s[i] and
+    x = u diag(s) v as in `cofactors`, w = u^T dy v^T, and p[i, j], for i != j, is the product of all s but s[i] and
     s[j]. The terms of second order of det(diag(s) + e) are p[i, j] (e[i, i] e[j, j] - e[i, j] e[j, i]), so
 
         u^T dx v^T = det(u v) (diag(p @ diagonal of w) - p * w^T)
@@ -191,8 +194,7 @@ class Fourier(Function):
     """y[k] = sum over j of x[j] e^(-2 pi i j k / n), with complex numbers as pairs on the last axis. With inverse=True,
     the exponent is positive, and the sum is divided by n.
 
-    As a linear map of pairs, the transpose of the transform is the transform in the other direction, up to the factor
-    n.
+    As a linear map of pairs, the transform has a transpose: the transform in the other direction, up to the factor n.
     """
 
     def forward(self, x: Any, *, axis: int, inverse: bool) -> Any:

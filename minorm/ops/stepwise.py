@@ -70,8 +70,9 @@ class Quotient(Function):
 
 
 class BinCount(Function):
-    """How often each of 0, 1, 2 ... occurs in x, or the sum of its weights if weights are given. The result has at
-    least `minlength` numbers.
+    """How often each number 0, 1, 2 ... occurs in x. If weights are given, the sum of the weights of each number.
+
+    The result has at least `minlength` numbers.
     """
 
     differentiable = False

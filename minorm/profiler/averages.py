@@ -21,7 +21,9 @@ IN_PASSING = (LAYER, WALK)  # kinds of events that surround operations and take 
 
 @dataclass
 class FunctionEventAvg:
-    """Sums over the events of one operation, range or layer. Times are in microseconds, as in PyTorch, memory in bytes.
+    """Sums over the events of one operation, range or layer.
+
+    Times are in microseconds, as in PyTorch; memory is in bytes.
 
     A number with `self_` does not include events that ran inside the event. Memory means the memory of new arrays.
     `kept_memory_usage` is memory that is kept for the backward pass; it counts for the operation that kept it first.
@@ -140,11 +142,14 @@ def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionE
 
 
 def by_layer(events: Sequence[Event], total: int) -> list[FunctionEventAvg]:
-    """Return a row for each layer, forward and backward, and for the rest; a layer's total includes inner layers."""
+    """Return two rows for each layer, forward and backward, and rows for the events outside all layers.
+
+    The total of a layer includes the layers inside it.
+    """
     names = labels(events)
 
     def keys(event: Event) -> list[Hashable]:
-        """Return the key to which the event's own time belongs, then the keys of the layers around it."""
+        """Return the key to which the event's own time belongs, then the keys of the layers around the event."""
         if event.layers:
             return [(names[layer], event.backward) for layer in dict.fromkeys(reversed(event.layers))]
         return [(event.name, None)] if event.kind in (OPERATION, USER, OPTIMIZER, DATA) else [(BACKWARD_WALK, None)]
@@ -202,7 +207,10 @@ def _begins(event: Event) -> bool:
 
 
 def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
-    """Return (bytes, time on the GPU) of each event, by id; both include the events inside."""
+    """Return (bytes, time on the GPU) of each event, by id.
+
+    The two numbers include the events that ran inside the event.
+    """
     found = {id(event): (event.allocated, event.self_device_time) for event in events}
     for event in reversed(events):  # events inside began later
         if event.parent is not None:
@@ -212,7 +220,10 @@ def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
 
 
 def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
-    """Return whether an event ran inside another event with the same key, whose total already includes its time."""
+    """Return True if the event ran inside another event with the same key.
+
+    The total of the outer event already includes the time of the inner event.
+    """
     own, around = keys(event), event.parent
     while around is not None:
         if keys(around) == own:

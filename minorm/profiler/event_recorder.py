@@ -37,7 +37,10 @@ class Root:
         self.arrays = {id(p.array): paths[name] for name, p in module.named_parameters()}
 
     def below(self, layer: Layer, paths: Iterable[str | None], kind: str) -> tuple[Layer, ...]:
-        """Return (Layer of this kind at the first path that is inside `layer`,), or () if no path is inside."""
+        """Return a tuple with a Layer of this kind at the first of `paths` that is inside `layer`.
+
+        If no path is inside `layer`, return ().
+        """
         for path in paths:
             if path and path != layer.path and f"{path}.".startswith(layer.path and f"{layer.path}."):
                 return (Layer(self.number, path, kind),)
@@ -72,7 +75,10 @@ class Recorder:
     def begin(
         self, name: str, kind: str, layers: tuple[Layer, ...] | None = None, backward: bool | None = None
     ) -> Event:
-        """Open an event; the defaults of `layers` and `backward` are those of the event around it."""
+        """Open an event.
+
+        If `layers` or `backward` is None, the new event takes the value of the event that is open now.
+        """
         around = self._open
         if around is not None:
             layers = around.layers if layers is None else layers

@@ -27,7 +27,8 @@ class Event:
 
     kind          an operation, a layer's call, a user's range, an optimizer's step, a batch of a DataLoader, or a walk
                   backwards through the graph
-    layers        the layers to which the event belongs, outermost first; a backward pass has those of its forward pass
+    layers        the layers to which the event belongs, outermost first; a backward pass has the layers of its forward
+                  pass
     parent        the event inside which this event ran; None for an outermost event
     nested        the part of the time that events inside this event took
     backward      whether the event is part of a backward pass

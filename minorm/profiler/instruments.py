@@ -105,7 +105,10 @@ def _applying(plain: Any) -> Any:
 
 
 def _applying_static(plain: Any) -> Any:
-    """Wrap `apply` of a user's Function in PyTorch's form; all other Functions report in `Function.apply`."""
+    """Wrap the method `apply` of Functions that a user wrote in PyTorch's form.
+
+    All other Functions report to the profile in `Function.apply`.
+    """
 
     def apply(cls: Any, *inputs: Any, **options: Any) -> Any:
         recorder = here.recorder

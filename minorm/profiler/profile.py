@@ -169,7 +169,9 @@ def _checked(activities: Any) -> set[ProfilerActivity]:
 
 @documented({}, name="what the range is called in tables and traces")
 class record_function(Block):  # noqa: N801  PyTorch's name
-    """`with mn.profiler.record_function("augment"):` names a range in a profile, and does nothing if none is open.
+    """`with mn.profiler.record_function("augment"):` names a range of a profile.
+
+    If no profile is open, the range has no effect.
 
     It can also be used as a decorator.
 

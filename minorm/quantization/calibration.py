@@ -23,7 +23,10 @@ def check(name: str, model: Any, batches: Any) -> None:
 
 @contextmanager
 def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
-    """Inside the block, set evaluation mode, and let only the FakeQuantize layers in `keys` round (None: all)."""
+    """In the block, the model is in evaluation mode, and only the FakeQuantize layers in `keys` round.
+
+    If `keys` is None, all FakeQuantize layers round.
+    """
     fakes: dict[str, FakeQuantize] = {key: model.fake_quant[key] for key in model.fake_quant}  # type: ignore[misc]
     chosen = fakes.keys() if keys is None else set(keys)
     before = {key: bool(fake.fake_quant_enabled.item()) for key, fake in fakes.items()}

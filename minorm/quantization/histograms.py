@@ -87,7 +87,7 @@ class PercentileObserver(_Histogram):
         self.percentile = percentile
 
     def ends(self) -> tuple[Any, Any]:
-        """Return the two quantiles."""
+        """Return the two ends between which `percentile` percent of the numbers are."""
         low, high = float(self.min_val.array), float(self.max_val.array)
         counts = self.histogram.cpu().array
         cut = (1 - self.percentile / 100) / 2 * counts.sum()
@@ -115,7 +115,7 @@ class MSEObserver(_Histogram):
     STEPS: ClassVar[int] = 100
 
     def ends(self) -> tuple[Any, Any]:
-        """Return the ends with the least error."""
+        """Return the two ends for which the sum of squared rounding errors is least."""
         low, high = float(self.min_val.array), float(self.max_val.array)
         counts, x = self.histogram.cpu().array, _centres(low, high, self.BINS)
         kept = counts > 0

@@ -44,13 +44,16 @@ class Grid:
         return np.rint(x.astype(np.float64) / float(self.scale))
 
     def round(self, x: Any) -> Any:
-        """Round x, an array of float32, to numbers of this grid, as QuantizeLinear and DequantizeLinear do."""
+        """Round x, an array of float32, to numbers of this grid.
+
+        The results are those of QuantizeLinear followed by DequantizeLinear.
+        """
         q = np.clip(np.rint(x / self.scale) + np.float32(self.zero), self.low, self.high)
         return (q - np.float32(self.zero)) * self.scale
 
 
 class Steps(Interception):
-    """Base of Written and Integers; holds a QuantizedModel, with its plan and integers."""
+    """Base class of Written and Integers. It holds a QuantizedModel and the plan of this model."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model.plan)
@@ -169,5 +172,8 @@ class Integers(Steps):
 
 
 def _fused(a: Any, b: Any, c: Any) -> Any:
-    """Return float32(a * b + c), rounded only once, because products of float32 are exact in float64."""
+    """Return a * b + c, rounded once to float32.
+
+    The sum is computed in float64, which holds products of two float32 numbers exactly.
+    """
     return (a.astype(np.float64) * np.float64(b) + c.astype(np.float64)).astype(np.float32)

@@ -1,7 +1,8 @@
 """Measures, for each layer, the error that rounding causes.
 
-noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB. x is a weight, or a layer's output in the float model; then
-        "rounded x" is the output in the int8 model. 20 dB is an error of a tenth, 40 dB of a hundredth
+noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB. x is a weight, or a layer's output in the float model. For an
+        output, "rounded x" is the output in the int8 model. 20 dB is an error of a tenth, and 40 dB is an error of a
+        hundredth
 cost    how much the score falls if only this layer is rounded
 fold    the relative difference between the output of BatchNorm with running statistics (the folded form) and with the
         batch's statistics
@@ -53,7 +54,7 @@ class LayerNoise:
 
 
 class _Powers:
-    """Sums over batches: the squares of a signal, and the squares of the difference between it and another signal."""
+    """Sums of squares over batches: of a signal, and of the difference between the signal and another signal."""
 
     def __init__(self) -> None:
         self.signal = self.noise = 0.0
@@ -116,7 +117,10 @@ def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
 
 
 def _results(model: QATModel, batches: Sequence[Tensor], keys: Iterable[str] | None) -> list[Tensor]:
-    """Return the model's results while only the FakeQuantize layers in `keys` round (None: all layers)."""
+    """Return the model's results if only the FakeQuantize layers in `keys` round.
+
+    If `keys` is None, all FakeQuantize layers round.
+    """
     with rounding(model, keys):
         return [model(batch) for batch in batches]
 
@@ -159,7 +163,7 @@ class _Gaps(Interception):
 
 @documented({}, model="a model of `prepare_qat`; it stays as it is", batches="Tensors: batches as in training")
 def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
-    """Map each folded BatchNorm's path to the relative difference of two forms, both computed in floats:
+    """Map the path of each folded BatchNorm to the relative difference of its two forms, which are computed in floats:
 
         sqrt(sum (folded - unfolded)^2 / sum folded^2)
 

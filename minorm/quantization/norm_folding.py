@@ -58,7 +58,10 @@ def fuse_conv_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the weight a W and the bias a (c - mean) + bias of one layer that replaces both; both have gradients.
+    """Return the weight and the bias of one layer that replaces a convolution and its BatchNorm.
+
+    The weight is a * conv_w and the bias is a * (conv_b - bn_rm) + bn_b, with a = bn_w / sqrt(bn_rv + bn_eps). Both
+    results have gradients.
 
     Raise ValueError if W and the normalization have different numbers of channels.
 
@@ -86,7 +89,7 @@ def along_channels(y: Any, channels_last: bool) -> tuple[int, ...]:
 
 
 def least_bias_step(bias: Any) -> Any:
-    """Return the smallest steps (float32) in which int32 can hold these biases plus a sum of products.
+    """Return the smallest steps (float32) in which int32 can hold each bias plus a sum of products.
 
     A filter of zeros, or a filter that BatchNorm multiplies by nearly 0, has a tiny scale. In steps of this scale,
     int32 could not hold the bias of the filter.

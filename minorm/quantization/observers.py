@@ -1,4 +1,4 @@
-"""Observers record the ends of their inputs' range, the least and the largest number, and find scale and zero point.
+"""Observers record the ends of their inputs (the least and the largest number), and compute scale and zero point.
 
     observer = MinMaxObserver()
     observer(x)                                     # records the ends of x, and returns x
@@ -99,7 +99,10 @@ class ObserverBase(Module):
         raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
 
     def _need_finite(self, array: Any) -> None:
-        """Raise ValueError if there is a NaN or an infinity, which would stay in the ends for ever."""
+        """Raise ValueError if the array has a NaN or an infinity.
+
+        The ends would keep this number for ever.
+        """
         if not is_finite(array):
             raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
 
@@ -118,7 +121,7 @@ class ObserverBase(Module):
             return bool((self.min_val.array <= self.max_val.array).all())
 
     def ends(self) -> tuple[Any, Any]:
-        """Return the ends of the range for the integers, as arrays."""
+        """Return the ends: the least and the largest number that the integers must cover, as arrays."""
         return self.min_val.array, self.max_val.array
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
@@ -144,7 +147,10 @@ def is_finite(array: Any) -> bool:
 
 
 def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tuple[str, ...]) -> None:
-    """Give buffers their shapes in a state dict, because a new observer does not know the number of channels yet."""
+    """Give `buffers` the shapes that they have in the state dict.
+
+    A new observer cannot know these shapes, which depend on the number of channels.
+    """
     for name, buffer in zip(names, buffers, strict=True):
         given = state_dict.get(prefix + name)
         if given is not None and tuple(given.shape) != buffer.shape and len(given.shape) <= 1:
@@ -183,7 +189,7 @@ class MinMaxObserver(ObserverBase):
     """
 
     def observe(self, array: Any) -> None:
-        """Take one batch."""
+        """Update the ends with one batch."""
         self._need_finite(array)
         self._set(np.minimum(self.min_val.array, array.min()), np.maximum(self.max_val.array, array.max()))
 
@@ -220,7 +226,7 @@ class MovingAverageMinMaxObserver(ObserverBase):
         self.averaging_constant = averaging_constant
 
     def observe(self, array: Any) -> None:
-        """Take one batch."""
+        """Update the ends with one batch."""
         if is_finite(array):
             self._blend(array.min(), array.max())
 
@@ -269,7 +275,7 @@ class PerChannelMinMaxObserver(_PerChannel):
         self.ch_axis = ch_axis
 
     def observe(self, array: Any) -> None:
-        """Take one batch."""
+        """Update the ends with one batch."""
         self._need_finite(array)
         low, high = self._ends_of(array)
         if self.min_val.shape not in ((), low.shape):
@@ -305,6 +311,6 @@ class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver, _PerCha
         self.ch_axis = ch_axis
 
     def observe(self, array: Any) -> None:
-        """Take one batch."""
+        """Update the ends with one batch."""
         if is_finite(array):
             self._blend(*self._ends_of(array))

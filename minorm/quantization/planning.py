@@ -6,8 +6,8 @@
     others      separate norms, hardswish, softmax ...: floats; results that an operation on integers reads are rounded
 
 A BatchNorm after a convolution is folded into the convolution. If a ReLU or ReLU6 follows a weighted operation, a
-folded BatchNorm or a joining operation, both belong to one chain. Values inside a chain are not rounded; only the
-result of the chain's last operation is rounded.
+folded BatchNorm or a joining operation, the two operations belong to one chain. Values inside a chain are not rounded;
+only the result of the chain's last operation is rounded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ATTRIBUTES = {"model", "plan", "ends"}  # attributes of the int8 model that othe
 
 @dataclass
 class Plan:
-    """The steps of a model, and which of its inputs are rounded."""
+    """The steps of a model, and the inputs of the model that are rounded."""
 
     steps: list[Step] = field(default_factory=list)
     inputs: dict[int, Site] = field(default_factory=dict)
@@ -171,14 +171,20 @@ class _Planner:
         return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]
 
     def _joins(self, step: Step) -> bool:
-        """Return True if all arguments were computed, since a sum with a Parameter only adds a bias."""
+        """Return True if the operation joins computed activations.
+
+        A sum with a Parameter does not count, since it only adds a bias.
+        """
         found = self._floats_of(step)
         made = all(id(t) in step.makers or id(t) in self.inputs for t in found)
         wanted = 2 if step.target is elementwise.Add else 1
         return made and len(found) >= wanted and not self._is_out(step)
 
     def _follower(self, i: int, wanted: Callable[[Step], bool]) -> int | None:
-        """Return the only step that reads the result of step i, or None if this step is not of the wanted kind."""
+        """Return the number of the step that reads the result of step i.
+
+        Return None if several steps read this result, or if `wanted` refuses the step.
+        """
         readers = self.readers.get(i, [])
         if len(readers) != 1 or i in self.returned or self._is_out(self.steps[readers[0]]):
             return None
@@ -213,7 +219,7 @@ class _Planner:
         return self._site(i, step.path, i, place)
 
     def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
-        """Return the Site for Tensor `place` of the result of step i; make a Site if it does not exist yet."""
+        """Return the Site of Tensor number `place` in the result of step i; make the Site if it does not exist yet."""
         step = self.steps[i]
         if place not in step.outputs:
             target = self.steps[named_by].target
@@ -242,7 +248,10 @@ class _Planner:
         return key
 
     def left_out(self, strict: bool) -> list[str]:
-        """Return weight matrices that no operation on integers reads; raise ValueError for the first if `strict`."""
+        """Return the weight matrices that no operation on integers reads.
+
+        If `strict` is True, raise ValueError for the first of these matrices.
+        """
         weights = set(self.plan.weights.values())
         if not weights:
             raise ValueError(
@@ -269,7 +278,7 @@ class _Planner:
         return found
 
     def _is_beside(self, readers: list[int]) -> bool:
-        """Return True if all readers of a Parameter only add it to activations, multiply by it, or concatenate both.
+        """Return True if all readers of a Parameter only add, multiply or concatenate it with activations.
 
         Examples of such Parameters are a layer's scale, positions and a class token, which may be reshaped first. Such
         Parameters have few numbers.

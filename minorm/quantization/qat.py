@@ -55,7 +55,7 @@ class Interception:
         raise NotImplementedError
 
     def finish(self, step: Step, result: Any) -> Any:
-        """Return the step's result, after rounding those Tensors in it that the plan names."""
+        """Return the step's result. The Tensors in the result that the plan names are rounded first."""
         return round_parts(result, step.outputs, self.rounded)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:

@@ -28,10 +28,13 @@ class QConfig(NamedTuple):
 
 
 class WeightObserver(PerChannelMinMaxObserver):
-    """Records the ends of the present weight only, because the weight changes at every training step."""
+    """Records the least and the largest number of the current weight.
+
+    Earlier weights do not count, because the weight changes at every training step.
+    """
 
     def observe(self, array: Any) -> None:
-        """Replace the ends by the ends of this weight."""
+        """Replace the ends by the least and the largest number of the weight `array`."""
         self._set(*self._ends_of(array))
 
 

@@ -52,14 +52,14 @@ class QuantizedModel(Module):
         self.requires_grad_(False)
 
     def add_activation(self, key: str, fake: FakeQuantize) -> None:
-        """Store the scale and zero point of a site."""
+        """Store the scale and the zero point of the activation `key`."""
         scale, zero = fake.qparams()
         self.ends[key] = fake.quant_min, fake.quant_max
         self.register_buffer(f"{key}_scale", Tensor(scale.astype(np.float32)))
         self.register_buffer(f"{key}_zero_point", Tensor(zero.astype(fake.dtype)))
 
     def grid(self, key: str) -> Grid:
-        """Return the Grid to which the activation of a site is rounded."""
+        """Return the Grid to which the activation `key` is rounded."""
         scale, zero = getattr(self, f"{key}_scale"), getattr(self, f"{key}_zero_point")
         return Grid(np.float32(scale.item()), int(zero.item()), *self.ends[key])
 

@@ -42,7 +42,7 @@ class Step:
     last: int = -1  # the step whose result is rounded: this one, its norm or its clip
 
     def reads(self, tensor: Tensor) -> bool:
-        """Return whether this Tensor is among the arguments."""
+        """Return whether `tensor` is among the arguments of the step."""
         return any(given is tensor for given in tensors_of(self.arguments))
 
     @property

@@ -140,7 +140,7 @@ HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 class Callbacks:
     """The callbacks of one training, and the state that they receive.
 
-    operation  the function that the user called with these callbacks; errors name it
+    operation  the function that the user called with these callbacks; its name is in the error messages
     """
 
     def __init__(self, operation: str, callbacks: Iterable[Callback], state: CallbackState) -> None:

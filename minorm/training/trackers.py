@@ -1,7 +1,7 @@
 """Callbacks that send a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
 
-Only rank 0 sends them. A tracker's package is imported when a run begins, so an error for a missing package comes
-before the first epoch.
+Only rank 0 sends these numbers. A tracker's package is imported when a run begins, so an error for a missing package
+comes before the first epoch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Tracker(Callback):
             raise TypeError(f"{name} needs a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
 
     def on_train_epoch_end(self, state: CallbackState) -> None:
-        """Send those of loss/train, loss/val, accuracy/train, accuracy/val and learning_rate that are known."""
+        """Send loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, as far as they are known."""
         assert state.row is not None
         if state.run.rank == 0:
             named = {_tag(name): state.row[name] for name in COLUMNS if name != "epoch"}

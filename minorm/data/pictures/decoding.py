@@ -84,7 +84,10 @@ def _scale(picture: Picture, size: int | None) -> int:
 
 
 def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> None:
-    """Raise ValueError if the picture takes too much memory, or if it is damaged and takes far more than its file."""
+    """Raise ValueError if the picture's pixels take more than `max_bytes`, or if the picture is damaged.
+
+    Damage is looked for only if decoding takes far more memory than the `length` bytes of the file.
+    """
     most = limits.IMAGE if max_bytes is None else max_bytes
     if (decoded := picture.decoded(scale)) > most:
         raise ValueError(limits.too_large(f"{picture.width} x {picture.height} pixels take", decoded, most))
@@ -152,7 +155,10 @@ _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
 def _flat(image: Any, mode: str) -> Any:
-    """Return the image in this mode, with white in place of transparent pixels. An opaque grey image stays grey."""
+    """Return the image in the mode `mode`, with white in place of transparent pixels.
+
+    An opaque grey image stays grey.
+    """
     if image.mode in GREYS and not image.has_transparency_data:
         mode = "L"
     if image.mode == mode and not image.has_transparency_data:
@@ -182,7 +188,7 @@ def _flat_strip(image: Any, mode: str) -> Any:
 
 
 def _cut(image: Any, size: int) -> Any:
-    """Return the largest square in the middle of the image, scaled to this size."""
+    """Return the largest square in the middle of the image, scaled to `size` x `size` pixels."""
     if image.size == (size, size):
         return image
     from PIL import Image

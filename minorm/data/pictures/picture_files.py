@@ -66,7 +66,7 @@ def _png(contents: bytes) -> Picture:
 
 
 def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
-    """Return the PNG chunk that names the transparent colour, with its levels converted to those of Pillow's pixels."""
+    """Return the PNG chunk that names the transparent colour, with the levels of this colour in Pillow's pixels."""
     if colour == 0 and depth < 8:
         levels = struct.pack(">H", struct.unpack(">H", levels)[0] * 255 // ((1 << depth) - 1) & 0xFFFF)
     elif colour == 2 and depth == 16:
@@ -75,7 +75,10 @@ def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
 
 
 def _from_hexadecimal(note: bytes, packed: bool) -> bytes:
-    """Return the EXIF data in a text chunk of three lines and hexadecimal digits; return b"" for other text chunks."""
+    """Return the EXIF data in a text chunk of a PNG, or b"" if the chunk has no such data.
+
+    The data are written in hexadecimal digits, after three lines of text.
+    """
     try:
         note = zlib.decompressobj().decompress(note[1:], PIECE) if packed else note
         return bytes.fromhex("".join(note.decode("ascii").split("\n")[3:]))
@@ -118,7 +121,10 @@ def _numbers(frame: bytes) -> float:
 
 
 def _scans(contents: bytes, at: int) -> tuple[int, int]:
-    """Return the number of a JPEG's scans after position `at`, and where the JPEG ends. A film may follow the JPEG."""
+    """Return the number of scans of a JPEG after position `at`, and the position where the JPEG ends.
+
+    Other data, such as a video, may follow the JPEG in the file.
+    """
     scans = 0
     while found := _MARKERS.search(contents, at):
         at, marker = found.end(), contents[found.end() - 1]

@@ -23,7 +23,7 @@ def is_number(value: Any) -> bool:
 
 
 def whole(name: str, argument: str, value: Any, least: int) -> int:
-    """Return an int of at least `least`."""
+    """Return `value` as an int; raise ValueError unless it is a whole number of at least `least`."""
     if not is_int(value) or value < least:
         raise ValueError(f"{name}: {argument}={value!r}; expected an int of at least {least}")
     return int(value)
@@ -35,14 +35,14 @@ def check_probability(name: str, p: Any) -> float:
 
 
 def share(name: str, argument: str, value: Any, kind: str = "a number") -> float:
-    """Return a number from 0 to 1 as a float."""
+    """Return `value` as a float; raise ValueError unless it is a number from 0 to 1."""
     if not is_number(value) or not 0 <= value <= 1:
         raise ValueError(f"{name}: {argument}={value!r}; expected {kind} from 0 to 1")
     return float(value)
 
 
 def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
-    """Return (vertical, horizontal) as two ints; one int is used for both."""
+    """Return `value` as two ints (vertical, horizontal). If it is one int, return this int twice."""
     both = (value, value) if is_int(value) else _listed(value)
     if len(both) != 2 or not all(is_int(item) and item >= least for item in both):
         raise ValueError(f"{name}: {argument}={value!r}; expected an int of at least {least}, or two of them")
@@ -50,7 +50,7 @@ def pair(name: str, argument: str, value: Any, least: int) -> tuple[int, int]:
 
 
 def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
-    """Return two finite numbers low <= a <= b <= high, as floats."""
+    """Return `value` as two floats a and b; raise ValueError unless they are finite and low <= a <= b <= high."""
     both = _listed(value)
     if len(both) != 2 or not all(map(is_number, both)) or not low <= both[0] <= both[1] <= high:
         above, below = ("<=" if np.isfinite(end) else "<" for end in (low, high))
@@ -60,7 +60,10 @@ def interval(name: str, argument: str, value: Any, low: float = -np.inf, high: f
 
 
 def around(name: str, argument: str, value: Any, middle: float = 0, low: float = -np.inf) -> tuple[float, float]:
-    """Return the pair (a, b). For one number d, return (middle - d, middle + d), with no number below `low`."""
+    """Return `value` as a pair of floats.
+
+    If `value` is one number d, return (middle - d, middle + d), but no number below `low`.
+    """
     if not is_number(value):
         return interval(name, argument, value, low)
     if value < 0:
@@ -86,9 +89,9 @@ def one_number(name: str, argument: str, value: Any) -> Any:
 
 
 def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
-    """Return one number, or a number for each channel, as a float64 array. The value may be a Tensor.
+    """Return `value` as a float64 array of one number, or of a number for each channel. It may be a Tensor.
 
-    others  what an error names as other accepted values
+    others  the end of an error message, which names further values that are accepted
     """
     try:
         found = np.asarray(value, np.float64).reshape(-1)
@@ -100,14 +103,14 @@ def by_channel(name: str, argument: str, value: Any, others: str = "") -> Array:
 
 
 def check_channels(name: str, argument: str, values: Array, images: Array) -> None:
-    """Raise ValueError unless there is one number, or a number for each channel of the images."""
+    """Raise ValueError unless `values` has one number, or a number for each channel of the images."""
     if len(values) not in (1, images.shape[1]):
         raise ValueError(f"{name}: {argument} has {len(values)} numbers and the images have shape {images.shape}; "
                          f"expected 1 or {images.shape[1]}, one for each channel")  # fmt: skip
 
 
 def check_fits(name: str, argument: str, values: Any, images: Array) -> None:
-    """Raise ValueError for a number that the images' type of integers does not have."""
+    """Raise ValueError if the images are integers and their type cannot hold all numbers in `values`."""
     if images.dtype.kind not in "iu":
         return
     limits, numbers = np.iinfo(images.dtype), np.asarray(values)

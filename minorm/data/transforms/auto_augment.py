@@ -3,8 +3,8 @@
     Identity  ShearX  ShearY  TranslateX  TranslateY  Rotate  Brightness  Color  Contrast  Sharpness
     Posterize  Solarize  AutoContrast  Equalize
 
-These changes are torchvision's. The strength of a change is taken from a list of magnitudes. A change in the first
-line, except Identity, has a negative strength in half of the cases.
+These changes are torchvision's. The strength of a change is taken from a list of magnitudes. The changes ShearX to
+Sharpness, in the first line of the table, have a negative strength in half of the cases.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AutoAugment(ImageTransform):
             by_channel(name, "fill", fill)
 
     def space(self, height: int, width: int) -> Space:
-        """Return the operations with their magnitudes for images of this size."""
+        """Return the operations with their magnitudes for images of `height` x `width` pixels."""
         raise NotImplementedError(f"{type(self).__name__} has no space")
 
     def check(self, images: Array) -> None:
@@ -53,7 +53,10 @@ class AutoAugment(ImageTransform):
             raise ValueError(f"{name}: the images have NaN; expected numbers from 0 to 1")
 
     def changed(self, images: Array, bins: Array, generator: Generator) -> Array:
-        """Draw an operation for each image, and apply this operation with the magnitude of the image's bin."""
+        """Draw an operation for each image, and apply this operation.
+
+        `bins` has the number of a magnitude for each image: the position in the operation's list of magnitudes.
+        """
         space = list(self.space(*images.shape[2:]).items())
         which = generator.integers(len(space), size=len(images))
         signs = 1 - 2 * generator.integers(2, size=len(images))
@@ -125,7 +128,7 @@ class RandAugment(AutoAugment):
         return images.copy() if self.num_ops == 0 else images
 
     def space(self, height: int, width: int) -> Space:
-        """Return the operations and their magnitudes for images of this size."""
+        """Return the operations with their magnitudes for images of `height` x `width` pixels."""
         far = 150 / 331  # of width and height
         return _space(self.num_magnitude_bins, 0.3, (far * width, far * height), 30, 0.9, 4)
 
@@ -159,7 +162,10 @@ class TrivialAugmentWide(AutoAugment):
 
 
 def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, tone: float, bits: int) -> Space:
-    """Return the operations with magnitudes from 0 to these limits. Posterize drops at most `bits` of 8 bits."""
+    """Return the operations with their lists of magnitudes, which go from 0 to the given limits.
+
+    Posterize drops at most `bits` of 8 bits.
+    """
 
     def to(most: float) -> Array:
         return np.linspace(0, most, bins)

@@ -1,4 +1,4 @@
-"""Combines transforms: applies them in sequence, with a probability, or applies one chosen at random."""
+"""Combines transforms: applies all of them in sequence, all with a probability, or one that is chosen at random."""
 
 from __future__ import annotations
 

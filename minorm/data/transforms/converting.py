@@ -23,7 +23,7 @@ class ToImage(Shown):
     """
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """Return the Tensor, or the batch itself."""
+        """Return a picture as a Tensor C x H x W. A Tensor, or a batch with four axes, is returned unchanged."""
         return image("ToImage", images)
 
 
@@ -93,6 +93,6 @@ class ToTensor(Shown):
     """
 
     def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
-        """Return the images."""
+        """Return the converted picture or batch: bytes become float32 from 0 to 1, and other types stay as they are."""
         found = image("ToTensor", images)
         return ToDtype(dtypes.float32, scale=True)(found) if found.dtype == np.uint8 else found

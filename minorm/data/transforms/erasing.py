@@ -52,7 +52,7 @@ class RandomErasing(ImageTransform):
         self.value = value
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw for each image whether it changes; draw a rectangle to overwrite."""
+        """Draw which images change, and overwrite a random rectangle in each of these images."""
         values = self._values(images)
         found = images.copy()
         for image in found:

@@ -142,7 +142,7 @@ class RandomCrop(ImageTransform):
 
 
 def padded(images: Array, rows: tuple[int, int], columns: tuple[int, int], mode: str, fill: float) -> Array:
-    """Return the images with these numbers of rows (above, below) and columns (left, right) added."""
+    """Return the images with `rows` (above, below) and `columns` (left, right) added around them."""
     if not any((*rows, *columns)):
         return images
     if mode != "constant":

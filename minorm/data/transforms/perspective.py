@@ -42,7 +42,7 @@ class RandomPerspective(ImageTransform):
         by_channel(name, "fill", fill)
 
     def apply(self, images: Array, generator: Generator) -> Array:
-        """Draw for each image whether it changes; draw new corners."""
+        """Draw which images change, and draw new corners for these images."""
         height, width = images.shape[2:]
         fill = filling("RandomPerspective", self.fill, images)
         chosen = generator.random(len(images)) < self.p
@@ -66,7 +66,11 @@ class RandomPerspective(ImageTransform):
 
 
 def coefficients(corners: Array, height: int, width: int) -> Array:
-    """Return a, b, c, d, e, f, g, h of the formula; `corners` are the new positions of the image's corners."""
+    """Return the coefficients a to h of the map from `corners` to the corners of the image.
+
+    The map sends (x, y) to ((a x + b y + c) / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1)). `corners` are four
+    positions (x, y).
+    """
     rows = np.zeros((8, 8))
     start = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], np.float64)
     for i, ((x, y), (to_x, to_y)) in enumerate(zip(corners, start, strict=True)):

@@ -17,7 +17,7 @@ from minorm.support.documented import documented
 
 
 class InterpolationMode(StrEnum):
-    """The interpolations, which read values between elements. Each member is a str.
+    """The names of the interpolations, such as "bilinear". Each member is a str.
 
     Example:
         >>> mn.data.transforms.InterpolationMode.BILINEAR == "bilinear"

@@ -120,7 +120,7 @@ class RandomAffine(ImageTransform):
 
 
 def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: float = 0.0) -> Array:
-    """Return A of the formula above, for angles in degrees."""
+    """Return the matrix A of the module's formula, which turns, scales and shears. All angles are in degrees."""
     a, r, s = map(math.radians, (angle, shear_x, shear_y))
     return scale / math.cos(s) * np.array(
         [[math.cos(a - s), -math.cos(a - s) * math.tan(r) - math.sin(a) * math.cos(s)],
@@ -131,7 +131,10 @@ def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: floa
 def warped(
     images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: Any
 ) -> Array:
-    """Return the images changed by these maps and moves. Elements that come from outside an image are `fill`."""
+    """Return the images after the linear maps `maps` and the translations `moves`, with one of each for every image.
+
+    Elements that come from outside an image get the value `fill`.
+    """
     height, width = images.shape[2:]
     middle = np.array([(width - 1) / 2, (height - 1) / 2] if center is None else [x - 0.5 for x in center])
     y, x = np.mgrid[:height, :width]

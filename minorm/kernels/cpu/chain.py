@@ -23,7 +23,10 @@ _kernels: Any = minorm_ext.kernels("elementwise")
 
 
 def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """Return the result of the last link, of this shape; see kernels/reference/chain.py."""
+    """Compute a chain of maps, and return the result of the last map, which has the shape `shape`.
+
+    kernels/reference/chain.py explains the arguments.
+    """
     dtype = operands[0].dtype
     size, row = prod(shape), shape[-1] if shape else 1
     pairs, period = [], 1

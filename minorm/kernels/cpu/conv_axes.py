@@ -33,7 +33,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Axis:
-    """The sum along one axis."""
+    """The sum of a convolution along one axis."""
 
     source: int  # the length of the source
     result: int
@@ -143,7 +143,7 @@ def combinations(axes: Axes) -> list[tuple[Phase, Phase, Phase]]:
 
 
 def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:
-    """Return (number of the weight, shift along every axis) for every tap of these phases, in the order of the sum.
+    """Return (number of the weight, shift along every axis) for every tap of `phases`, in the order of the sum.
 
     Taps are added column by column, because one of the kernels computes several results of the same column together.
     All layouts use this order. Otherwise a sum would have different bits on processors that prefer different layouts.
@@ -156,7 +156,7 @@ def taps_of(phases: tuple[Phase, ...], kernel: Ints) -> list[tuple[int, Ints]]:
 
 
 def _order(phases: tuple[Phase, ...]) -> list[int]:
-    """Return the positions of all taps of these phases (listed row by row), sorted by columns."""
+    """Return the positions of all taps of `phases` (listed row by row), sorted by columns."""
     shifts = list(itertools.product(*([shift for _, shift in phase.taps] for phase in phases)))
     return sorted(range(len(shifts)), key=lambda i: shifts[i][::-1])
 

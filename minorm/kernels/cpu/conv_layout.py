@@ -101,7 +101,7 @@ class Tables:
 
 
 class Plane:
-    """The packed source of the layouts lines and rows: its phases, one after the other."""
+    """The source in the form that the layouts "lines" and "rows" read: packed phases, one after the other."""
 
     def __init__(self, axes: Axes, lanes: int, cut: bool = False) -> None:
         self.axes, self.cut = axes, cut  # cut: a part of a line, whose rows need no zeros at their ends

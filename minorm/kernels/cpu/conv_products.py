@@ -34,8 +34,10 @@ Phases = tuple[Phase, Phase, Phase]
 
 
 def _places(axes: Axes, phases: Phases, counts: Ints, sizes: Ints, results: bool) -> Any:
-    """Return a position for each result of these phases, in memory order. With results=True this is where the result is
-    in y, otherwise where the result starts to read the plane.
+    """Return a position for each result of `phases`, in memory order.
+
+    With results=True, this is the position of the result in y. Otherwise it is the position in the plane where the
+    result starts to read.
     """
     at: Any = np.zeros((1, 1, 1), np.intp)
     for i, (axis, phase, count) in enumerate(zip(axes, phases, counts, strict=True)):
@@ -202,7 +204,10 @@ def _depth(places: Any, cut: Cut, zeros: int) -> Any:
 
 
 def _runs(steps: Any) -> Any:
-    """Return, for each block of these steps, the kind of its run (see block.h)."""
+    """Return a number for each block of `steps`, which says how evenly the block's steps are spaced.
+
+    block.h explains these numbers, which are called `runs` there.
+    """
     whole = len(steps) // BLOCK * BLOCK
     apart = np.diff(steps[:whole].reshape(-1, BLOCK, 2), axis=1)
     neighbours = (apart[..., 0] == 1).all(axis=1)

@@ -114,7 +114,10 @@ def _vectors(count: int) -> int:
 
 
 def _low(axis: Axis) -> int | None:
-    """Return how many zeros before the source the first result reads, or None if the taps are not three neighbours."""
+    """Return how many zeros the first result reads before the source.
+
+    If the taps of a result are not three neighbours, return None.
+    """
     if axis.step != 1 or len(axis.phases) != 1:
         return None
     shifts = sorted(shift for _, shift in axis.phases[0].taps)

@@ -77,7 +77,10 @@ def integer_matmul(
 def prepare_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Callable[[Any], Any]:
-    """Return integer_matmul as a function of arrays like a."""
+    """Return a function of `a` that computes integer_matmul. The other arguments are prepared only once.
+
+    The function takes arrays of the same shape and type as `a`.
+    """
     check_bytes("integer_matmul", a=a, b=b)
     check_matrices(a.shape, b.shape)
     columns = b.shape[-1]
@@ -116,7 +119,10 @@ def integer_conv(
 def prepare_conv(
     x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
 ) -> Callable[[Any], Any]:
-    """Return integer_conv as a function of arrays like x."""
+    """Return a function of `x` that computes integer_conv. The other arguments are prepared only once.
+
+    The function takes arrays of the same shape and type as `x`.
+    """
     check_bytes("integer_conv", x=x, w=w)
     shape = checked("integer_conv", x.shape, w.shape, *form)
     w_zero = zeros("integer_conv", "w_zero", w_zero, len(w))
@@ -247,7 +253,10 @@ def dequantize(q: Any, scale: Any, zero: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, group: int) -> Any:
-    """Return the plan of a convolution from the tables of conv_products.py, which count `group` channels as one."""
+    """Return the plan of a convolution of integers, made from the tables of conv_products.py.
+
+    In these tables, `group` channels count as one.
+    """
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
     kernel, cells = conv_products.kernel_of(w_shape), -(-w_shape[1] // group)
     tables, sizes = conv_products.tables_of(

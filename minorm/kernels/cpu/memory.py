@@ -27,7 +27,7 @@ set_limit = _pool.set_limit
 
 
 def _memory_of_this_process() -> int:
-    """Return how many bytes of memory the machine has, or the container in which this process runs."""
+    """Return the memory of the machine in bytes, or the limit of the container if this limit is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         with open("/sys/fs/cgroup/memory.max") as file:

@@ -63,7 +63,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics; update `running` with the statistics."""
+        """Return y, the normalized x, and the statistics of x; update `running` with the statistics."""
         if activation is not None and not self.is_one_pass():
             y, stats = self.forward(x, s, b, running)
             return _activated(y, residual), stats
@@ -86,7 +86,7 @@ class BoundKernels:
         y: Array | None = None,
         dresidual: Array | None = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """Return dx, ds and db; fill dresidual if it is given."""
+        """Return dx, ds and db, the gradients of x, scale s and bias b; fill `dresidual` if it is given."""
         if y is not None and (not self.is_one_pass() or (dresidual is not None and not needs[0])):
             dy, y = elementwise.relu_grad(dy, y), None
             if dresidual is not None:
@@ -96,7 +96,7 @@ class BoundKernels:
         return self._gradients(self.code, dy, x, stats, s, None, needs, origin, mask, relu)
 
     def moments(self, x: Array, mask: Array | None = None) -> tuple[Array, Array, Array]:
-        """Return k, d and var."""
+        """Return k, d and var for each row of x: the mean is k + d, and var is the variance."""
         block = np.empty((4, self.nest.rows), _FLOAT64)
         masked = None if mask is None else (mask, np.empty(self.nest.rows))
         self._fill(self.code, x, None, None, None, block, True, masked)
@@ -112,7 +112,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> Array:
-        """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
+        """Return y = xhat * s + b, where xhat is the normalized x. With an activation, return max(y + residual, 0)."""
         if activation is not None and not self.is_one_pass():
             return _activated(self.apply(x, stats, s, b), residual)
         y, masked = empty_like(x), None if mask is None else (mask, None)
@@ -122,13 +122,13 @@ class BoundKernels:
     def grad_sums(
         self, dy: Array, x: Array, stats: Statistics, s: Array | None, mask: Array | None = None
     ) -> tuple[Array, Array]:
-        """Return sum_g and sum_gx."""
+        """Return sum_g and sum_gx: for each row, the sums of g = dy * s and of g * xhat."""
         sums = np.empty((2, self.nest.rows), _FLOAT64)
         self._gradients(self.pieces, dy, x, stats, s, sums, (False, False), _COMPUTE, mask)
         return sums[0], sums[1]
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics, mask: Array | None = None) -> tuple[Array, Array]:
-        """Return ds and db."""
+        """Return ds and db, the gradients of the scale s and the bias b."""
         return self._gradients(self.pieces, dy, x, stats, None, None, (False, True), _ABSENT, mask)[1:]
 
     def grad_input(
@@ -141,7 +141,7 @@ class BoundKernels:
         sum_gx: Array | None,
         mask: Array | None = None,
     ) -> Array:
-        """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+        """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m), where g = dy * s and m is the length of a row."""
         if sum_g is None and sum_gx is None:
             return self._gradients(self.pieces, dy, x, stats, s, None, (True, False), _ABSENT, mask)[0]
         zero = np.zeros(self.nest.rows)
@@ -242,7 +242,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """Return y and the statistics; update `running` with the statistics."""
+    """Return y, the normalized x, and the statistics of x; update `running` with the statistics."""
     return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, mask, activation, residual)
 
 
@@ -259,14 +259,14 @@ def backward(
     y: Array | None = None,
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """Return dx, ds and db; fill dresidual if it is given."""
+    """Return dx, ds and db, the gradients of x, scale s and bias b; fill `dresidual` if it is given."""
     return bind(nest, equation, x.dtype, dtype).backward(dy, x, stats, s, needs, mask, y, dresidual)
 
 
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Return k, d and var."""
+    """Return k, d and var for each row of x: the mean is k + d, and var is the variance."""
     return bind(nest, Equation(1.0, centered), x.dtype, dtype).moments(x, mask)
 
 
@@ -281,7 +281,7 @@ def apply(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> Array:
-    """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
+    """Return y = xhat * s + b, where xhat is the normalized x. With an activation, return max(y + residual, 0)."""
     return bind(nest, Equation(), x.dtype, dtype).apply(x, stats, s, b, mask, activation, residual)
 
 
@@ -294,14 +294,14 @@ def grad_sums(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Return sum_g and sum_gx."""
+    """Return sum_g and sum_gx: for each row, the sums of g = dy * s and of g * xhat."""
     return bind(nest, Equation(), x.dtype, dtype).grad_sums(dy, x, stats, s, mask)
 
 
 def grad_params(
     nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
-    """Return ds and db."""
+    """Return ds and db, the gradients of the scale s and the bias b."""
     return bind(nest, Equation(), x.dtype, dtype).grad_params(dy, x, stats, mask)
 
 
@@ -316,12 +316,14 @@ def grad_input(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> Array:
-    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m), where g = dy * s and m is the length of a row."""
     return bind(nest, Equation(), x.dtype, dtype).grad_input(dy, x, stats, s, sum_g, sum_gx, mask)
 
 
 def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
-    """Return the kernels' plan for these loops, which `minorm.explain` prints: Plan in minorm_ext/norm/plan.pxd.
+    """Return the kernels' plan for the loops of `nest`, which `minorm.explain` prints.
+
+    The plan is the struct Plan of minorm_ext/norm/plan.pxd.
 
     `scale` is True if there is a scale. `other` is True if there is a bias, or if backward computes both ds and db.
     """
@@ -350,7 +352,10 @@ def _blend(running: Running, block: Array, nest: Nest) -> None:
 
 @functools.cache
 def _limit(dtype: Any) -> float:
-    """Return a limit for the sum of squares of k, d and var up to which the running values certainly stay finite."""
+    """Return a limit for the sum of squares of k, d and var.
+
+    Below this limit, the running values certainly stay finite.
+    """
     return (min(float(dtypes.finfo(dtype).max), 1e150) / 4) ** 2
 
 

@@ -24,7 +24,10 @@ _get_num_threads = minorm_ext.get_num_threads
 
 
 def _rows(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, dtype: Any = None) -> Any:
-    """Run the operation `name` along `axis`. If this is not the last axis, move it to the end and back."""
+    """Run the operation `name` along `axis`.
+
+    If `axis` is not the last axis, move it to the end, and move it back in the result.
+    """
     if dtype is not None and dtype != a.dtype:
         wider = _wide(a), None if b is None else _wide(b)
         return _rows(name, fallback, *wider, axis).astype(dtype, copy=False)

@@ -39,15 +39,19 @@ def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
 
 
 def empty(shape: Ints, dtype: Any, strides: Ints | None) -> Any:
-    """Allocate an array with these strides, or in C order if `strides` is None. The array is not a view, so autograd
-    can keep it as a gradient without a copy.
+    """Allocate an array with the given strides, or in C order if `strides` is None.
+
+    The array is not a view, so autograd can keep it as a gradient without a copy.
     """
     out = memory.empty(shape, dtype)
     return out if strides is None else cupy.ndarray(shape, dtype, memptr=out.data, strides=strides)
 
 
 def in_order(x: Any, last: bool) -> Any:
-    """Return the array itself if it has this memory order and starts at a multiple of 16 bytes, else a copy."""
+    """Return x itself if it has the wanted memory order and starts at a multiple of 16 bytes, else a copy.
+
+    The wanted order is C order, or with last=True, an order in which the channels are last.
+    """
     if lies(x.shape, x.strides, x.itemsize, last) and launch.is_aligned(x):
         return x
     if not last:

@@ -23,7 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
+    """Return x in the type and memory order that a convolution reads. If x already has both, return x itself."""
     return conv_cudnn.laid_out(x, dtype)
 
 

@@ -112,21 +112,21 @@ def grad_weight(
 
 
 def is_used(dtype: Any, padding: Pairs = ()) -> bool:
-    """Return True if cuDNN computes convolutions of this type. cuDNN is not used if a padding is negative."""
+    """Return True if cuDNN computes convolutions of the type `dtype`. cuDNN is not used if a padding is negative."""
     if cudnn is None or not switches.cudnn or dtype not in _TYPES:
         return False
     return all(pad >= 0 for pair in padding for pad in pair)
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
+    """Return x in the type and memory order that a convolution reads. If x already has both, return x itself."""
     if x.ndim < 3 or not x.size or not is_used(dtype) or not _prefers_last(dtype, switches.conv_tf32):
         return copying.as_type(x, dtype)
     return channels_last.in_order(x, True) if x.dtype == dtype else channels_last.cast(x, dtype)
 
 
 def _prefers_last(dtype: Any, tf32: bool) -> bool:
-    """Return True if tensor cores compute this type. Tensor cores read arrays with the channels last."""
+    """Return True if tensor cores compute the type `dtype`. Tensor cores read arrays with the channels last."""
     return bool(dtype.itemsize == 2 or (tf32 and dtype == dtypes.float32))
 
 
@@ -171,7 +171,7 @@ def _aligned(b: Any, dtype: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _call(asked: Asked) -> Call | None:
-    """Return the graph for arrays of these shapes and strides, or None if cuDNN has no plan."""
+    """Return the graph for arrays of the shapes and strides in `asked`, or None if cuDNN has no plan."""
     name, dtype, result = asked.name, asked.dtype, asked.shapes[2]
     if not is_used(dtype, asked.windows[1]):
         return None
@@ -196,8 +196,10 @@ def _call(asked: Asked) -> Call | None:
 
 
 def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool, bool, bool]]:
-    """Yield memory orders in the sequence in which they are tried, the preferred one first. Each is three bools, which
-    say whether the channels of the first operand, the second operand and the result are last.
+    """Yield memory orders in the sequence in which they are tried, the preferred one first.
+
+    A memory order is three bools, which say whether the channels of the first operand, the second operand and the
+    result are last.
     """
     found = []
     for order in (images, not images):

@@ -44,7 +44,7 @@ def cast(x: Any, dtype: Any, order: str = "K") -> Any:
 
 
 def as_type(x: Any, dtype: Any) -> Any:
-    """Return x itself if it has this type, else a copy that is cast to this type."""
+    """Return x itself if its type is `dtype`, else a copy that is cast to `dtype`."""
     return x if x.dtype == dtype else cast(x, dtype)
 
 
@@ -68,7 +68,10 @@ def in_rows(x: Any) -> Any:
 
 
 def in_order_of(x: Any, like: Any) -> Any:
-    """Return x itself if it has the memory layout of `like`, else a copy with this layout. Both shapes are the same."""
+    """Return x itself if it has the memory layout of `like`, else a copy of x with the layout of `like`.
+
+    x and `like` have the same shape.
+    """
     if lies_as(x, like):
         return x
     out = memory.empty_like(like, x.dtype)
@@ -126,8 +129,9 @@ def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
 
 
 def accumulate(total: Any, x: Any) -> bool:
-    """Add x to `total` in place. Both arrays have the same shape, and their memory orders may differ. If no kernel can
-    do this, return False and change nothing.
+    """Add x to `total` in place. If no kernel can do this, return False and change nothing.
+
+    The two arrays have the same shape. Their memory orders may differ.
     """
     return total.dtype in dtypes.FLOATS and x.dtype == total.dtype and _launched(total, x, True)
 
@@ -147,7 +151,7 @@ def fill(to: Any, value: float) -> None:
 
 
 def full(shape: Ints, value: float, dtype: Any) -> Any:
-    """Return an array of this shape and type, filled with one value."""
+    """Return an array of the given shape and type, filled with `value`."""
     if dtype not in dtypes.FLOATS or not prod(shape):
         return cupy.full(shape, value, dtype)
     out = memory.empty(shape, dtype)
@@ -156,7 +160,7 @@ def full(shape: Ints, value: float, dtype: Any) -> Any:
 
 
 def full_like(x: Any, value: float) -> Any:
-    """Return an array like x, in x's memory order, filled with one value."""
+    """Return an array with x's shape, type and memory order, filled with `value`."""
     out = _like(x, x.dtype, "K")
     fill(out, value)
     return out

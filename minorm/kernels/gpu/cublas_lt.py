@@ -67,7 +67,7 @@ class Question(NamedTuple):
 
 
 class Heuristic(ctypes.Structure):
-    """cublasLtMatmulHeuristicResult_t"""
+    """The struct cublasLtMatmulHeuristicResult_t of cuBLASLt."""
 
     _fields_ = (
         ("algorithm", ctypes.c_uint64 * 8),

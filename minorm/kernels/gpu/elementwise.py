@@ -104,7 +104,7 @@ def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
 
 
 def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
-    """Return a new array in the layout of the first argument."""
+    """Return the result of the operation `name` for a and b, as a new array in the layout of the first argument."""
     if a.dtype not in dtypes.FLOATS or a.dtype != b.dtype or not a.size or not b.size:
         return in_order(fallback, a, b)
     are_dense = is_dense(a), is_dense(b)

@@ -116,7 +116,10 @@ def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
 
 
 def bincount(x: Any, weights: Any, minlength: int) -> Any:
-    """Count how often each of 0, 1, 2 ... occurs in x, or add up its weights in float64, without CuPy's atomics."""
+    """Count how often each number 0, 1, 2 ... occurs in x, without CuPy's atomics.
+
+    With `weights`, add up the weights of each number instead, in float64.
+    """
     if weights is None:
         return cupy.bincount(x, None, minlength)
     length = max(int(x.max()) + 1 if x.size else 0, minlength)

@@ -17,7 +17,10 @@ ACCESS = 16  # bytes that a thread reads together if possible
 
 
 def index_type(size: int) -> np.dtype[Any]:
-    """Return int if it holds all indices up to one grid of threads beyond the end. Otherwise return long long."""
+    """Return the type int if it can hold the indices of `size` elements. Otherwise return the type long long.
+
+    The last thread's index may be up to one grid of threads beyond the last element.
+    """
     return dtypes.int32 if size < 2**31 - 2**24 else dtypes.int64
 
 

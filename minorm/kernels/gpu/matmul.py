@@ -179,5 +179,5 @@ def _stack(x: Array, stacks: tuple[int, ...]) -> Array:
 
 @functools.cache
 def _has_bfloat16(device: int) -> bool:
-    """Return True if cuBLAS multiplies bfloat16 on this device."""
+    """Return True if cuBLAS multiplies bfloat16 on the GPU number `device`."""
     return int(cupy.cuda.Device(device).compute_capability) >= 80

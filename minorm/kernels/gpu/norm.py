@@ -51,7 +51,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> tuple[Array, Statistics]:
-        """Return y and the statistics; update `running` in the same launches."""
+        """Return y, the normalized x, and the statistics of x; update `running` in the same launches."""
         s, b, parameter = types_of(self.computed, s, b)
         y, stats = memory.empty_like(x), memory.empty((4, self.nest.rows), _FLOAT64)
         kept, of_running = running_of(running, self.nest.columns)
@@ -63,7 +63,7 @@ class BoundKernels:
         return y, Statistics(stats)
 
     def moments(self, x: Array) -> tuple[Array, Array, Array]:
-        """Return k, d and var."""
+        """Return k, d and var for each row of x: the mean is k + d, and var is the variance."""
         stats = memory.empty((4, self.nest.rows), _FLOAT64)
         self._plan(norm_forward.moments, launch.is_aligned(x), self.equation)(x, stats)
         return stats[0], stats[1], stats[2]
@@ -77,7 +77,7 @@ class BoundKernels:
         activation: str | None = None,
         residual: Array | None = None,
     ) -> Array:
-        """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
+        """Return y = xhat * s + b, where xhat is the normalized x. With an activation, return max(y + residual, 0)."""
         s, b, parameter = types_of(self.computed, s, b)
         y = memory.empty_like(x)
         aligned, ending = launch.is_aligned(x, s, b, residual), _ending(activation, residual)
@@ -95,7 +95,7 @@ class BoundKernels:
         y: Array | None = None,
         dresidual: Array | None = None,
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """Return dx, ds and db; fill dresidual if it is given."""
+        """Return dx, ds and db, the gradients of x, scale s and bias b; fill `dresidual` if it is given."""
         s, _, parameter = types_of(self.computed, s, None)
         dx = memory.empty_like(x) if needs[0] else None
         both = memory.empty((2, self.nest.param_size), self.computed) if needs[1] else None
@@ -105,7 +105,7 @@ class BoundKernels:
         return (dx, None, None) if both is None else (dx, memory.owned(both[1]), memory.owned(both[0]))
 
     def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
-        """Return sum_g and sum_gx."""
+        """Return sum_g and sum_gx: for each row, the sums of g = dy * s and of g * xhat."""
         s, _, parameter = types_of(self.computed, s, None)
         sums = memory.empty((2, self.nest.rows), _FLOAT64)
         run = self._plan(norm_backward.row_sums, parameter, launch.is_aligned(x, dy, s))
@@ -113,7 +113,7 @@ class BoundKernels:
         return sums[0], sums[1]
 
     def grad_params(self, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
-        """Return ds and db."""
+        """Return ds and db, the gradients of the scale s and the bias b."""
         return self.backward(dy, x, stats, None, (False, True))[1:]
 
     def grad_input(
@@ -125,7 +125,7 @@ class BoundKernels:
         sum_g: Array | None,
         sum_gx: Array | None,
     ) -> Array:
-        """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+        """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m), where g = dy * s and m is the length of a row."""
         s, _, parameter = types_of(self.computed, s, None)
         sums = None
         if sum_g is not None or sum_gx is not None:
@@ -171,12 +171,12 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """Return y and the statistics."""
+    """Return y, the normalized x, and the statistics of x."""
     return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, activation, residual)
 
 
 def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
-    """Return k, d and var."""
+    """Return k, d and var for each row of x: the mean is k + d, and var is the variance."""
     return bind(nest, Equation(1.0, centered), x.dtype, dtype).moments(x)
 
 
@@ -190,7 +190,7 @@ def apply(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> Array:
-    """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
+    """Return y = xhat * s + b, where xhat is the normalized x. With an activation, return max(y + residual, 0)."""
     return bind(nest, Equation(), x.dtype, dtype).apply(x, stats, s, b, activation, residual)
 
 
@@ -206,19 +206,19 @@ def backward(
     y: Array | None = None,
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """Return dx, ds and db."""
+    """Return dx, ds and db, the gradients of x, of the scale s and of the bias b."""
     return bind(nest, equation, x.dtype, dtype).backward(dy, x, stats, s, needs, y, dresidual)
 
 
 def grad_sums(
     nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
 ) -> tuple[Array, Array]:
-    """Return sum_g and sum_gx."""
+    """Return sum_g and sum_gx: for each row, the sums of g = dy * s and of g * xhat."""
     return bind(nest, Equation(), x.dtype, dtype).grad_sums(dy, x, stats, s)
 
 
 def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
-    """Return ds and db."""
+    """Return ds and db, the gradients of the scale s and the bias b."""
     return bind(nest, Equation(), x.dtype, dtype).grad_params(dy, x, stats)
 
 
@@ -232,5 +232,5 @@ def grad_input(
     sum_gx: Array | None,
     dtype: Any = None,
 ) -> Array:
-    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m), where g = dy * s and m is the length of a row."""
     return bind(nest, Equation(), x.dtype, dtype).grad_input(dy, x, stats, s, sum_g, sum_gx)

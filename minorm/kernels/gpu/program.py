@@ -27,7 +27,10 @@ class Program:
         self._kernels: dict[tuple[Any, ...], Callable[..., None]] = {}
 
     def kernel(self, *key: Any) -> Callable[..., None]:
-        """Return kernel `key[0]` with these template arguments; call it as (grid, block, arguments), on any device."""
+        """Return the kernel `key[0]` with the template arguments `key[1:]`.
+
+        Call the kernel as kernel(grid, block, arguments), on any device.
+        """
         found = self._kernels.get(key)
         return self._compile(key) if found is None else found
 

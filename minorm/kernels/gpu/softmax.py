@@ -68,8 +68,9 @@ def log_softmax_grad(dy: Any, y: Any, axis: int = -1, dtype: Any = None) -> Any:
 
 
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
-    """Compute the same as the reference. If a target is not a class, its loss is NaN and no error is raised, since a
-    check would make the host wait.
+    """Compute the same as the reference's cross_entropy.
+
+    If a target is not a class, its loss is NaN. No error is raised, since a check would make the host wait.
     """
     dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or not x.size:
@@ -88,8 +89,9 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
 def cross_entropy_grad(
     dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0, count: Any = None
 ) -> Any:
-    """Compute the same as the reference. `count` is the float64 array of one element that `reduce_losses` returns. dy
-    may have another type than x.
+    """Compute the same as the reference's cross_entropy_grad.
+
+    `count` is the float64 array of one element that `reduce_losses` returns. dy may have another type than x.
     """
     dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or dy.dtype not in dtypes.FLOATS or not x.size:
@@ -110,8 +112,9 @@ def cross_entropy_grad(
 
 
 def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype: Any) -> tuple[Any, Any]:
-    """Compute the same as the reference, in an order of additions that depends on the number of rows. The count is a
-    float64 array on the GPU.
+    """Compute the same as the reference's reduce_losses.
+
+    The order of the additions depends on the number of rows. The returned count is a float64 array on the GPU.
     """
     blocks = -(-losses.size // CHUNK)
     if not blocks:

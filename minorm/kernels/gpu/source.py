@@ -33,7 +33,7 @@ C_NAMES = {
 
 
 def options(name: str) -> tuple[str, ...]:
-    """Return NVRTC's options for this .cu file.
+    """Return NVRTC's options for the .cu file `name`.
 
     Without these options, NVRTC may combine a product and a sum into a fused multiply-add, depending on the code around
     them. Two kernels with the same formula could then differ in the last bit.

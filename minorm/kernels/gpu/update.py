@@ -185,7 +185,8 @@ def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[s
 
 
 def _entries_at(indices: list[int], *lists: list[Any]) -> list[list[Any]]:
-    """Return the entries at `indices` of every list. A list is empty if the optimizer does not keep this state; such a
-    list stays empty.
+    """Return the entries at `indices` of every list.
+
+    If the optimizer does not keep a state, the list of this state is empty, and stays empty.
     """
     return [[values[i] for i in indices] if values else values for values in lists]

@@ -17,7 +17,10 @@ MOST_LINKS = 16
 
 
 class Link(NamedTuple):
-    """One map. a and b are the numbers of its sources: first the operands have numbers, then the earlier links."""
+    """One map of a chain.
+
+    a and b are the numbers of the map's sources. First the operands are numbered, and then the maps.
+    """
 
     operation: str
     a: int
@@ -26,7 +29,9 @@ class Link(NamedTuple):
 
 
 def chain(links: Sequence[Link], operands: Sequence[Any], shape: tuple[int, ...], maps: Any = elementwise) -> Any:
-    """Return the result of the last link, which has this shape. The operands have the same type, and they broadcast.
+    """Apply the maps `links` one after the other. Return the last result, which has the shape `shape`.
+
+    The operands have the same type, and they broadcast.
 
     maps    has a function for each map
     """

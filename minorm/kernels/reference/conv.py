@@ -48,8 +48,9 @@ def checked(
     groups: int,
     dy: Ints | None = None,
 ) -> Ints:
-    """Return the shape of y for these shapes of x and w. Raise ValueError if the shapes of x, w and dy do not fit
-    together.
+    """Return the shape of y for the shapes x and w.
+
+    Raises ValueError if the shapes of x, w and dy do not fit together.
 
     Kernels compute addresses from shapes. So a wrong shape must raise an error here, before a kernel reads other
     memory.
@@ -91,7 +92,7 @@ def by_tiles(a: Any, b: Any, w_shape: Ints, groups: int) -> bool:
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
-    """Return images or weights in the type and memory order that a convolution reads, or x itself if it has both."""
+    """Return x in the type and memory order that a convolution reads. If x already has both, return x itself."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 

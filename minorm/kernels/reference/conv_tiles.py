@@ -25,13 +25,14 @@ PARTIAL = 2 << 20  # the most numbers in all chunks
 
 
 def images_together(results: int, images: int) -> int:
-    """Return how many images form one depth of the weights' gradient, so that they fill a block of terms."""
+    """Return how many images are summed together in the gradient of the weights, so that they fill a block of terms."""
     return max(1, min(images, -(-BLOCK // max(1, results))))
 
 
 def chunks_of(images: int, results: int, weights: int) -> int:
-    """Return the number of chunks of the weights' gradient. With many weights there are fewer chunks, since each chunk
-    has a separate sum for every weight.
+    """Return the number of chunks into which the sum for the gradient of the weights is divided.
+
+    With many weights there are fewer chunks, since each chunk has a separate sum for every weight.
     """
     depths = -(-images // images_together(results, images))
     return max(1, min(CHUNKS, depths, images * results // LONG, PARTIAL // max(1, weights)))
@@ -104,7 +105,7 @@ def _view(x: Any, starts: Ints, size: Ints, stride: Ints) -> Any:
 
 
 def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed: bool) -> Any:
-    """Return the sums over the taps and channels of these views as (N, groups, results of a group, positions)."""
+    """Return the sums over the taps and channels of `views` as (N, groups, results of a group, positions)."""
     channels = views[0].shape[1] // groups
     flat = np.stack([view.reshape(len(view), groups, channels, -1) for view in views], axis=2)  # N, G, taps, C, places
     left = flat.reshape(*flat.shape[:2], -1, flat.shape[-1]).swapaxes(2, 3)

@@ -49,12 +49,12 @@ def fill(to: Any, value: float) -> None:
 
 
 def full(shape: tuple[int, ...], value: float, dtype: Any) -> Any:
-    """Return an array of this shape and type, filled with one value."""
+    """Return an array of the given shape and type, filled with `value`."""
     return np.full(shape, value, dtype)
 
 
 def full_like(x: Any, value: float) -> Any:
-    """Return an array like x, in x's memory order, filled with one value."""
+    """Return an array with x's shape, type and memory order, filled with `value`."""
     return np.full_like(x, value)
 
 

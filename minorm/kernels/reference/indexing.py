@@ -39,7 +39,10 @@ def _by_rows(value: Any) -> Any:
 
 
 def bincount(x: Any, weights: Any, minlength: int) -> Any:
-    """Count how often each of 0, 1, 2 ... occurs in x, or add up its weights in float64."""
+    """Count how often each number 0, 1, 2 ... occurs in x.
+
+    With `weights`, add up the weights of each number instead, in float64.
+    """
     return np.bincount(x, weights, minlength)
 
 

@@ -99,12 +99,12 @@ def integer_conv(
 
 
 def prepare_matmul(a: Any, b: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  other backends look at a
-    """Return integer_matmul as a function of arrays like a. The work on the other arguments is done only once."""
+    """Return a function of `a` that computes integer_matmul. The other arguments are prepared only once."""
     return lambda a: integer_matmul(a, b, *rest)
 
 
 def prepare_conv(x: Any, w: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  as prepare_matmul
-    """Return integer_conv as a function of arrays like x."""
+    """Return a function of `x` that computes integer_conv. The other arguments are prepared only once."""
     return lambda x: integer_conv(x, w, *rest)
 
 

@@ -37,7 +37,10 @@ def is_one_pass(*_: Any) -> bool:
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Return k, d and var. The first pass computes the mean, and the second subtracts it."""
+    """Return k, d and var for each row of x: the mean is k + d, and var is the variance.
+
+    The first pass over x computes the mean, and the second pass subtracts the mean.
+    """
     x4 = _in_computed_type(four(nest, x), dtype)
     if not centered:
         zero = np.zeros_like(x, np.float64, shape=(nest.rows,))
@@ -59,7 +62,7 @@ def apply(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> Array:
-    """Return y = xhat * s + b. With an activation, return max(y + residual, 0)."""
+    """Return y = xhat * s + b, where xhat is the normalized x. With an activation, return max(y + residual, 0)."""
     y = _xhat(nest, x, stats, dtype, mask)
     if s is not None:
         y = y * parameters(nest, s).astype(y.dtype, copy=False)
@@ -80,7 +83,7 @@ def grad_sums(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Return sum_g and sum_gx."""
+    """Return sum_g and sum_gx: for each row, the sums of g = dy * s and of g * xhat."""
     g = _g(nest, dy, s, dtype, mask)
     return _sum(g), _sum(g * _xhat(nest, x, stats, dtype, mask))
 
@@ -88,7 +91,7 @@ def grad_sums(
 def grad_params(
     nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
-    """Return ds and db."""
+    """Return ds and db, the gradients of the scale s and the bias b."""
     dy4 = _g(nest, dy, None, dtype, mask)
     ds, db = parameter_sums(nest, dy4 * _xhat(nest, x, stats, dtype, mask)), parameter_sums(nest, dy4)
     return ds.astype(dy4.dtype), db.astype(dy4.dtype)
@@ -105,7 +108,7 @@ def grad_input(
     dtype: Any = None,
     mask: Array | None = None,
 ) -> Array:
-    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+    """Return dx = rstd * (g - sum_g / m - xhat * sum_gx / m), where g = dy * s and m is the length of a row."""
     m = np.maximum(nest.columns if mask is None else counts(nest, mask), 1)
     dx = _g(nest, dy, s, dtype, mask)
     if sum_g is not None:
@@ -127,7 +130,7 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """Return y and the statistics; update `running` with the statistics."""
+    """Return y, the normalized x, and the statistics of x; update `running` with the statistics."""
     k, d, var = moments(nest, x, equation.centered, dtype, mask)
     count = None if mask is None else counts(nest, mask)
     with np.errstate(divide="ignore"):
@@ -157,7 +160,7 @@ def backward(
     y: Array | None = None,
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """Return dx, ds and db; fill dresidual if it is given."""
+    """Return dx, ds and db, the gradients of x, scale s and bias b; fill `dresidual` if it is given."""
     dx = ds = db = None
     if y is not None:
         dy = relu_grad(dy, y)
@@ -194,7 +197,7 @@ def four(nest: Nest, x: Array) -> Array:
 
 
 def parameters(nest: Nest, s: Array) -> Array:
-    """Return s or b with the same four axes, which have length 1 where the parameter does not vary."""
+    """Return s or b as a view with the four loop axes. An axis along which the parameter does not vary has length 1."""
     return _as_loops(s, _parameter_loops(nest))
 
 

@@ -44,7 +44,7 @@ def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
 
 
 def keep(x: Any, kept: Any, p: float) -> Any:
-    """Return y = x * m / (1 - p)."""
+    """Return y = x * kept / (1 - p), where `kept` is True for the elements that dropout keeps."""
     factor = kept * dtypes.compute_type(x.dtype).type(threshold(p)[1])
     with np.errstate(invalid="ignore", over="ignore"):
         return (x * factor).astype(x.dtype, copy=False)
@@ -52,14 +52,15 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def threshold(p: float) -> tuple[int, float]:
-    """Return the smallest word that keeps an element, and the factor of the elements that are kept. For p = 1 the
-    factor is 0.
+    """Return the smallest random word with which an element is kept, and the factor of the elements that are kept.
+
+    For p = 1 the factor is 0.
     """
     return min(round(p * 2**32), 2**32 - 1), 1 / (1 - p) if p < 1 else 0.0
 
 
 def _words(count: int, bits: int, blocks: Blocks) -> Any:
-    """Return the first `count` words of 32 or 64 bits of these blocks."""
+    """Return the first `count` words of `blocks`, as words of 32 or 64 bits."""
     before, rank, *key = blocks
     n = np.arange(-(-count * bits // 256), dtype=np.uint64) + np.uint64(before + 1)
     number = n, np.full_like(n, 0), np.full_like(n, rank), np.full_like(n, 1)

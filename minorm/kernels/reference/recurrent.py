@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """The two modules of a backend that compute the steps."""
+    """The two modules of a backend that compute the steps: `elementwise` and `matmul`."""
 
     elementwise: Any = elementwise
     matmul: Any = matmul
@@ -82,7 +82,7 @@ class Step:
         return a[..., i * self.hidden : (i + 1) * self.hidden]
 
     def value(self, kind: int, a: Any) -> Any:
-        """Clip a, and return the activation with number `kind` of the result."""
+        """Clip a, and return the activation of the clipped a. `kind` is the number of the activation in the cell."""
         return gates.value(self.cell.activations[kind], self.clipped(a), self.maps)
 
     def slope(self, kind: int, a: Any, v: Any) -> Any:
@@ -208,7 +208,10 @@ def forward(
     cell: Cell, a: Any, r: Any, br: Any, p: Any, h: Any, c: Any, y: Any, lengths: Any, reverse: bool, keep: bool,
     kernels: Kernels = NUMPY,
 ) -> Memory | None:  # fmt: skip
-    """Run all steps. With keep=True, return the Memory for backward. Only an LSTM has c, and p if it has peepholes."""
+    """Run all steps. With keep=True, return the Memory for backward.
+
+    c is None unless the cell is an LSTM. p is None unless the LSTM has peepholes.
+    """
     step = STEPS[cell.kind](cell, r, br, p, kernels)
     memory = None
     if keep:

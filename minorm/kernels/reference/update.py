@@ -1,4 +1,4 @@
-"""Optimizer steps by their formulas, one parameter after the other. They change parameters and their state in place.
+"""Optimizer steps by their formulas, one parameter after the other. Parameters and their state are changed in place.
 
 Lists have one entry for each parameter. All arrays of a parameter have the same shape and type. 16-bit floats compute
 in float32, and the new parameter and the new state are each rounded once.

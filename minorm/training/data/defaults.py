@@ -1,4 +1,4 @@
-"""Choose settings that you do not give, so that they fit your own images, and say why each one was chosen.
+"""Choose settings that you do not give, so that they fit your own images, and give a reason for each of these settings.
 
     epochs       enough epochs for STEPS steps, so that a few images are seen more often than many
     batch size   smaller for few images
@@ -51,7 +51,9 @@ class Choice(NamedTuple):
     given="the settings that the user gave, by name; they stay as they are",
 )
 def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str | None = None, **given: Any) -> Choice:
-    """Return (settings, reasons, sets): Settings for these images, the reasons, and (train, validation) datasets.
+    """Return (settings, reasons, sets) for the images at `path`.
+
+    These are the Settings, the reason for each setting that was chosen, and the (train, validation) datasets.
 
     For your own images (data="folder" or data="numpy"), epochs and batch_size depend on the number of images. For a
     folder, image_size, hflip, crop_padding and crop_scale depend on what the pictures look like. Raises ValueError for
@@ -91,7 +93,7 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str
 def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings in a file of weights.
 
-    The model is left out if it is code, because the user must name code.
+    The model is left out if code builds it, because only the user may name code that is run.
     """
     found = Pretrained.read(init)
     model = {} if found.model is None or is_file(found.model) else {"model": found.model}
@@ -99,7 +101,7 @@ def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
-    """Return how many epochs have about STEPS steps, and their number of steps in words.
+    """Return how many epochs have about STEPS steps, and a text with the number of steps of these epochs.
 
     The number of epochs is from LEAST_EPOCHS to MOST_EPOCHS.
     """

@@ -27,7 +27,7 @@ def description(found: Preprocessing) -> dict[str, str]:
 
 
 def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
-    """Read the entries that `description` wrote; return None if they are missing or malformed."""
+    """Read the metadata entries that `description` makes. Return None if these entries are missing or malformed."""
     try:
         found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
         Normalize(found.mean, found.std)

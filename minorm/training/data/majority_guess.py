@@ -27,7 +27,7 @@ class Guess:
         return f"always guessing the largest class ({quoted(self.name)}) would give {percent(self.accuracy)}"
 
     def beside(self, accuracy: float, what: str = "validation accuracy") -> str:
-        """Return a sentence that compares this accuracy with the guess; `what` is the name of the accuracy."""
+        """Return a sentence that compares `accuracy` with the guess; `what` is the name of the accuracy."""
         said = f"{what} {percent(accuracy)}; {self}"
         return said if accuracy > self.accuracy else f"{said}: the model is no better than guessing"
 

@@ -32,7 +32,7 @@ class Row(dict[str, Any]):
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Row:
-        """Return the row with these numbers. Older names of numbers are replaced by the present names."""
+        """Return the row with the numbers in `found`. Older names of numbers are replaced by the present names."""
         new = {old: new for new, old in EARLIER.items()}
         return cls({new.get(name, name): value for name, value in found.items()})
 

@@ -47,7 +47,7 @@ def code_of(
 
 
 def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | None) -> None:
-    """Raise ValueError unless the checkpoint was trained with this function in the same file."""
+    """Raise ValueError unless the checkpoint was trained with the function of `code`, in the same file."""
     if code is None:
         return
     if code.sha256 != facts.get("sha256"):
@@ -89,7 +89,10 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
 
 
 def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
-    """Return settings with this number of epochs; raise ValueError if the run has already done as many epochs."""
+    """Return the settings with `epochs` as the number of epochs, or unchanged if `epochs` is None.
+
+    Raises ValueError if the run has already done as many epochs.
+    """
     if epochs is None:
         return settings
     further = replace(settings, epochs=epochs)

@@ -1,4 +1,4 @@
-"""Read and check a run's checkpoint before it is used; raise ValueError, which names the part, if one is damaged.
+"""Read and check a run's checkpoint before it is used; if a part is damaged, raise a ValueError that names the part.
 
 All parts are checked before a model is built or an object is changed.
 """
@@ -159,7 +159,10 @@ def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _is(value: Any, number: int) -> bool:
-    """Return whether the value is this int. A file may have an array in its place, and == of an array gives no bool."""
+    """Return whether `value` is the int `number`.
+
+    A file may have an array in place of a number, and == of an array gives no bool.
+    """
     return type(value) is int and value == number
 
 

@@ -1,6 +1,7 @@
 """Compute scores of a classifier from labels and probabilities in NumPy, with scikit-learn's names and conventions.
 
-Labels are numbers that count from 0. Of two classes with equal scores, the lower one comes first, as in `argmax`.
+Labels are numbers that count from 0. Of two classes with equal scores, the class with the lower number comes first, as
+in `argmax`.
 """
 
 from __future__ import annotations

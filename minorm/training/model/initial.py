@@ -1,8 +1,8 @@
 """Load initial weights from a file: each tensor whose name and shape the model has too. List all other tensors.
 
 If the file's model has another number of classes, its last layer has other shapes. The last layer of the new model then
-keeps its random weights. Only arrays are read: no code of the file is run, and no code of the model that the file
-names.
+keeps its random weights. Only arrays are read: code in the file is not run, and the code of the model that the file
+names is not run.
 """
 
 from __future__ import annotations

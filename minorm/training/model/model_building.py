@@ -88,7 +88,7 @@ def build(
     *,
     code: Code | Graph | None = None,
 ) -> Any:
-    """Return the model that these facts describe.
+    """Return the model `name` for images with `channels` channels, `size` x `size` pixels and `classes` classes.
 
     sha256      the SHA-256 of the file, if `name` is FILE.py:FUNCTION or FILE.onnx
     keeps_head  whether the head of FILE.onnx stays as it is in the file

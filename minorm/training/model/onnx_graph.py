@@ -86,11 +86,17 @@ class Graph:
         return file_preprocessing.classes(self.classifier.metadata)
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
-        """Return the network; raise ValueError if it cannot take such images, or has no head."""
+        """Return the network for images with `channels` channels and `size` x `size` pixels.
+
+        Raises ValueError if the network cannot take such images, or has no head.
+        """
         return self.classifier.build(channels, size, classes, keeps_head)
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
-        """Return whether these are the file's classes. Only their number is compared if the file has no names."""
+        """Return True if `classes` are the classes of the file.
+
+        If the file has no names of classes, only the number of classes is compared.
+        """
         head = self.classifier.head(channels, size)
         return head.classes == len(classes) and self.classes in ([], list(classes))
 

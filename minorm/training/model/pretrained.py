@@ -82,7 +82,10 @@ class Pretrained:
         return None if self.graph is None else self.graph.classifier.input.size
 
     def _fits(self, data: str) -> bool:
-        """Return whether the data are a folder of pictures, which is read with the channels of the graph's input."""
+        """Return True if the data are a folder of pictures and the file is a graph.
+
+        Then the folder is read with as many channels as the graph's input has.
+        """
         return data == "folder" and self.graph is not None
 
 

@@ -33,7 +33,7 @@ class Focal(_InFloat32, nn.FocalLoss):
 
 
 def make_loss(settings: Settings, train: Any, classes: int) -> Loss | Focal:
-    """Return the loss that the settings choose, with class weights from these training images."""
+    """Return the loss that the settings choose, with class weights from the training images `train`."""
     weight = None
     if settings.class_weights == "balanced":
         weight = Tensor(balanced(labels_of(train), classes))

@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def divisor(loss_function: Any, targets: Tensor) -> float | None:
-    """Return the divisor of the mean loss of these targets. It is 0 if no target counts, and None if the loss is a sum.
+    """Return the divisor of the mean loss over `targets`. It is 0 if no target counts, and None if the loss is a sum.
 
     Known losses are those of minorm (layers, or functions with their arguments in a `functools.partial`), and other
     losses with the attributes `reduction` and `ignore_index`. Any other function is taken for a mean over the samples.
@@ -38,7 +38,7 @@ def divisor(loss_function: Any, targets: Tensor) -> float | None:
 
 
 def samples(targets: Tensor) -> int:
-    """Return the number of samples that these targets belong to."""
+    """Return the number of samples that `targets` belong to."""
     return targets.shape[0] if targets.ndim else 1
 
 

@@ -1,4 +1,4 @@
-"""Run the steps of a loop on a GPU as two CUDA graphs. The host checks the loss between the two.
+"""Run the steps of a loop on a GPU as two CUDA graphs. The host checks the loss between the two graphs.
 
 The first graph computes the outputs and the loss; the second one runs zero_grad, backward and the optimizer's step. So
 a loss that is NaN does not reach the parameters. Batches whose shape differs from that of the first batch, and steps

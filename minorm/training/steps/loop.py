@@ -58,7 +58,7 @@ def train_epoch(
     together, each with its part of every batch, and each rank gets the score of all ranks.
 
     All batches of a step, on all ranks, give the loss and gradient of one joint batch. The loss of each batch is
-    weighted by the divisor of its mean. This is the sum of the class weights of all targets that are not
+    weighted by the divisor of its mean. The divisor is the sum of the class weights of all targets that are not
     `ignore_index`, or the number of samples if the function is not one of minorm's losses. If the divisors of a step
     are all 0, the step is left out.
 
@@ -111,7 +111,10 @@ def train_by(
     accumulate: int,
     clip_grad: float,
 ) -> Score:
-    """Do what `train_epoch` does. With `graphed`, which was made for this model, steps run as CUDA graphs."""
+    """Train one epoch like `train_epoch`.
+
+    If `graphed` is given, which was made for this model, steps run as CUDA graphs.
+    """
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
     score = Score(1 if parallel is None else parallel.group.size)
@@ -137,7 +140,7 @@ def train_by(
 def _step(
     model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score, clip_grad: float
 ) -> None:
-    """Take one step on the joint loss of these batches. If no target counts, change nothing."""
+    """Take one step on the joint loss of the batches in `group`. If no target counts, change nothing."""
     backward: Any = _backward_together if isinstance(model, DistributedDataParallel) else _backward
     if backward(model, loss_function, optimizer, group, score):
         if clip_grad:
@@ -212,7 +215,7 @@ def _groups(given: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
 
 
 def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score) -> bool:
-    """Compute the gradients of these batches' joint loss. If no target counts, return False."""
+    """Compute the gradients of the joint loss of the batches in `group`. If no target counts, return False."""
     divisors = [1.0 if batch.divisor is None else batch.divisor for batch in group]
     shares = _shares(np.array(divisors), group[0].divisor is None)
     together = accumulate_stats(model) if len(group) > 1 else nullcontext()

@@ -131,7 +131,7 @@ def judged(logits: Any, labels: Tensor, ignore_index: int | None) -> Tensor | No
 
 
 def _are_classes(logits: Any, labels: Tensor) -> bool:
-    """Return whether these are logits (N, C, d1, ...) and integers (N, d1, ...)."""
+    """Return True if `logits` have a shape (N, C, d1, ...) and `labels` are integers of shape (N, d1, ...)."""
     if not isinstance(logits, Tensor) or logits.ndim < 2 or logits.numel() == 0 or labels.dtype == dtypes.bool:
         return False
     return not dtypes.is_float(labels.dtype) and labels.shape == logits.shape[:1] + logits.shape[2:]

@@ -36,7 +36,7 @@ class Loop(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One launch."""
+    """The launch of a kernel that copies elements from one array to another."""
 
     turned: bool  # True: the kernel `turn`, else `move`
     widths: Ints  # elements of an access: in both arrays for `turn`, in the written array for `move`
@@ -124,6 +124,9 @@ def _turn(found: tuple[Loop, ...], columns: Loop, sizes: tuple[int, int], aligne
 
 
 def _struct(found: list[Loop], most: int, integer: Any) -> Any:
-    """Return the struct Axes. If there are fewer loops than it holds, loops of one turn come first."""
+    """Return the struct Axes for the loops `found`.
+
+    If there are fewer than `most` loops, loops of one turn come first.
+    """
     filled = [Loop(1, 0, 0)] * (most - len(found)) + found
     return np.array(filled, integer).T.copy()

@@ -60,7 +60,10 @@ def running_of(running: Running | None, count: int) -> tuple[Struct, Type]:
 
 @cached
 def _running_at(addresses: tuple[int, ...], *rates: float) -> Struct:
-    """Return the struct for these addresses; a layer's addresses stay the same from step to step."""
+    """Return the struct Running with the addresses of a layer's arrays.
+
+    The addresses stay the same from step to step.
+    """
     return Struct(np.array((*addresses, rates), RUNNING))
 
 

@@ -219,7 +219,7 @@ def sums_of(
     equation: Equation | None,
     out: Type,
 ) -> Run:
-    """Return the plan that computes both sums over some loops directly, without adding up runs first."""
+    """Return the plan that computes the two sums of backward over `loops` directly, without adding up runs first."""
     find, walk = _partial_sums(loops, nest, storage, compute, parameter, aligned, False)
     merge = _merge_parts(walk.results, walk.chunks, dtypes.float64, out, walk.index, equation)
 

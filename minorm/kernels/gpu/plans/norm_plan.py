@@ -190,7 +190,7 @@ class Walk(NamedTuple):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The template arguments with which all kernels of a form begin."""
+        """The template arguments that come first in all kernels of this form."""
         return self.index, self.width, self.team, self.turns
 
 

@@ -92,6 +92,9 @@ def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool,
 
 
 def _known(rank: int, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
-    """Return (taps, stride, padding before) if it is the same for both axes of images and in KNOWN, else ANY."""
+    """Return (taps, stride, padding before) if both axes of an image have the same three numbers.
+
+    If the axes differ, or if KNOWN does not have these numbers, return ANY.
+    """
     axes = {(k, s, low) for k, s, (low, _) in zip(kernel, stride, padding, strict=True)}
     return min(axes) if rank == 2 and len(axes) == 1 and axes <= KNOWN and set(dilation) <= {1} else ANY

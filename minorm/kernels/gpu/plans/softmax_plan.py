@@ -22,7 +22,7 @@ USUAL_PACKS = 4
 
 
 class Plan(NamedTuple):
-    """A grid of teams over rows."""
+    """A grid of teams of threads. Each team computes rows of a softmax."""
 
     integer: np.dtype[Any]  # the type of indices
     width: int
@@ -41,8 +41,9 @@ def columns_index(outer: int, n: int, inner: int) -> np.dtype[Any]:
 
 @functools.lru_cache(maxsize=4096)
 def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int) -> Plan:
-    """Plan `count` rows of n elements. Registers hold the rows of `inputs` arrays. With inputs=0 the rows are read only
-    once, and no row is held.
+    """Plan a launch for `count` rows of n elements.
+
+    Registers hold the rows of `inputs` arrays. If `inputs` is 0, a row is read only once, and registers hold no row.
     """
     width = launch.width(storage.itemsize, n) if aligned else 1
     integer = launch.index_type(count * n)

@@ -22,7 +22,7 @@ LEAST = 8  # the fewest accesses of a thread in a chunk
 
 
 class Plan(NamedTuple):
-    """One launch."""
+    """The launch of a kernel that computes one stage of a sum."""
 
     name: str  # the name of the kernel
     integer: np.dtype[Any]  # the type of indices

@@ -24,7 +24,7 @@ STRUCT = np.dtype(
 
 
 def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[Any, tuple[int]]]:
-    """Yield (struct, grid) for each launch that is necessary for arrays of these sizes.
+    """Yield (struct, grid) for each launch that is necessary for arrays of the sizes `sizes`.
 
     `columns` has a list for each field of the struct, with one entry for each array.
     """
