@@ -94,15 +94,17 @@ LAYERS = [
         "a kernel larger than the image",
         lambda: nn.Conv2d(3, 8, 11)(images()),
         ValueError,
-        "conv2d: the kernel is larger than the padded input: it spans (11, 11), the input is (8, 8) with padding "
-        "((0, 0), (0, 0)); expected at most that; use a smaller kernel or more padding",
+        "conv2d: the kernel is larger than the padded input: the kernel spans (11, 11), and the input with padding "
+        "((0, 0), (0, 0)) spans (8, 8); expected a kernel that fits into the padded input; use a smaller kernel or "
+        "more padding",
     ),
     Case(
         "a pooling window larger than what is left",
         lambda: nn.MaxPool2d(9)(images()),
         ValueError,
-        "max_pool2d: the kernel is larger than the padded input: it spans (9, 9), the input is (8, 8) with padding "
-        "((0, 0), (0, 0)); expected at most that; use a smaller kernel or more padding",
+        "max_pool2d: the kernel is larger than the padded input: the kernel spans (9, 9), and the input with padding "
+        "((0, 0), (0, 0)) spans (8, 8); expected a kernel that fits into the padded input; use a smaller kernel or "
+        "more padding",
     ),
     Case(
         "padding='same' with a stride",
@@ -244,14 +246,14 @@ LOSSES = [
         "labels with an axis too many",
         lambda: F.cross_entropy(mn.ones(2, 3), mn.tensor([[0], [1]])),
         ValueError,
-        "cross_entropy: target has shape (2, 1), input has shape (2, 3); expected (2,), one class an example; take the "
-        "axis of length 1 away: target.squeeze(1)",
+        "cross_entropy: target has shape (2, 1), input has shape (2, 3); expected (2,), one class per example; "
+        "remove the axis of length 1: target.squeeze(1)",
     ),
     Case(
         "one-hot labels as integers",
         lambda: F.cross_entropy(mn.ones(2, 3), mn.tensor([[1, 0, 0], [0, 1, 0]])),
         ValueError,
-        "cross_entropy: target has shape (2, 3), input has shape (2, 3); expected (2,), one class an example; for "
+        "cross_entropy: target has shape (2, 3), input has shape (2, 3); expected (2,), one class per example; for "
         "one-hot targets pass target.argmax(1), or probabilities in input's float type",
     ),
     Case(

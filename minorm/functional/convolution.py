@@ -116,9 +116,10 @@ def _options(
     "y[n, o, i * stride + k * dilation - padding] += weight[c, o, k] * x[n, c, i]; y starts as bias[o].\n\n"
     "The sum is over all c, i, k.",
     "y[n, o, i * stride + k * dilation - padding, ...] += weight[c, o, k, l] * x[n, c, i, j]; y starts as bias[o].\n\n"
-    "The sum is over all c, i, j, k, l; columns are spread out like rows.",
+    "The sum is over all c, i, j, k, l; columns j, l follow the same rule as rows i, k.",
     "y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]\n\n"
-    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l; rows and columns are spread out like planes.",
+    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l; rows i, k and columns j, l follow the same rule "
+    "as planes h, m.",
     example=4,
 )
 def _transpose(

@@ -29,9 +29,9 @@ Padding = int | tuple[int, ...] | tuple[tuple[int, int], ...]
     POOLING | {"x": SAMPLE},
     "y[n, c, i] = max over k of x[n, c, i * stride + k * dilation - padding]",
     "y[n, c, i, j] = max over k, l of x[n, c, i * stride + k * dilation - padding, ...]\n\n"
-    "Columns j, l are read as rows i, k are.",
+    "Columns j, l follow the same rule as rows i, k.",
     "y[n, c, h, i, j] = max over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]\n\n"
-    "Rows i, k and columns j, l are read as planes h, m are.",
+    "Rows i, k and columns j, l follow the same rule as planes h, m.",
     example=4,
 )
 def _max(
@@ -80,9 +80,9 @@ max_pool1d, max_pool2d, max_pool3d = _max
     POOLING | {"x": SAMPLE + "; floats"},
     "y[n, c, i] = mean over k of x[n, c, i * stride + k * dilation - padding]",
     "y[n, c, i, j] = mean over k, l of x[n, c, i * stride + k * dilation - padding, ...]\n\n"
-    "Columns j, l are read as rows i, k are.",
+    "Columns j, l follow the same rule as rows i, k.",
     "y[n, c, h, i, j] = mean over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]\n\n"
-    "Rows i, k and columns j, l are read as planes h, m are.",
+    "Rows i, k and columns j, l follow the same rule as planes h, m.",
     example=4,
 )
 def _avg(
@@ -199,8 +199,8 @@ def _windows(
     for k, pair in zip(kernel, paddings, strict=True):
         if max(pair) > k // 2:
             raise ValueError(
-                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
-                "without its dilation; pad x itself for more"
+                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= kernel_size // "
+                "2, whatever the dilation; for more padding, pad x itself"
             )
     _check_fit(name, x.array.shape[2:], kernel, strides, paddings, dilations, bool(ceil_mode))
     return kernel, strides, paddings, dilations

@@ -32,9 +32,9 @@ OutputSize = int | Sequence[int | None]
     POOLING | {"input": SAMPLE},
     "y[n, c, i] = max of input[n, c, floor(i * L / L') : ceil((i + 1) * L / L')]",
     "y[n, c, i, j] = max of input[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]\n\n"
-    "Columns are split like rows.",
+    "Columns follow the same rule as rows.",
     "y[n, c, h, i, j] = max of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]\n\n"
-    "Rows and columns are split like planes.",
+    "Rows and columns follow the same rule as planes.",
     example=6,
     batch=False,
 )
@@ -155,7 +155,10 @@ def _unpool(
     if output_size is not None:
         wanted = tuple(output_size)[-rank:]
         if any(abs(w - n) >= s for w, n, s in zip(wanted, lengths, strides, strict=True)):
-            raise ValueError(f"{name}: output_size is {tuple(output_size)}; expected less than a stride from {lengths}")
+            raise ValueError(
+                f"{name}: output_size is {tuple(output_size)}; expected lengths that differ from {lengths} by less "
+                "than a stride"
+            )
         lengths = wanted
 
     if min(lengths) < 1:

@@ -61,15 +61,15 @@ ARGUMENTS = {
 
 # Arguments of a single operation and its layer
 RMS_EPS = (
-    "added to the mean of squares; None is the machine epsilon of the type that computes: 1.2e-7 for the 16-bit types "
-    "and float32, 2.2e-16 for float64, as in PyTorch"
+    "added to the mean of squares; None is the machine epsilon of the type in which the mean is computed: 1.2e-7 for "
+    "the 16-bit types and float32, 2.2e-16 for float64, as in PyTorch"
 )
 GUARD_EPS = "added to the standard deviation, outside the root"
 AXES = "the axes over which mean and var are taken"
 ANY_AXES = "the axes over which mean and var are taken: a tuple, or an int as a bit mask (bit i is axis i)"
 AXIS_GROUPS = (
-    "a number above 1 splits axis 1 into groups and reduces over the channels of each; axis 1 must then not be among "
-    "the axes"
+    "a number above 1 splits axis 1 into groups and reduces over the channels of each group; axis 1 must then not be "
+    "among the axes"
 )
 LRN = {
     "size": "the number of neighbouring channels: c - size // 2 ... c + (size - 1) // 2, cut off at the ends",
