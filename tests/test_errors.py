@@ -110,7 +110,7 @@ LAYERS = [
         "padding='same' with a stride",
         lambda: nn.Conv2d(3, 8, 3, stride=2, padding="same"),
         ValueError,
-        "Conv2d: padding='same' needs stride 1, the output has the input's size; stride is (2, 2)",
+        "Conv2d: padding='same' needs stride 1, because the output has the input's size; stride is (2, 2)",
     ),
     Case(
         "three sizes for two axes",
@@ -368,8 +368,8 @@ GRADIENTS = [
         "backward twice",
         backward_twice,
         RuntimeError,
-        "backward: the graph of Sum was freed by an earlier backward(); call backward(retain_graph=True) the first "
-        "time to walk it twice",
+        "backward: the graph of Sum was freed by an earlier backward(); to use the graph twice, call "
+        "backward(retain_graph=True) the first time",
     ),
     Case(
         "an input changed before backward",

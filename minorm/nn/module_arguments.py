@@ -7,7 +7,7 @@ METHODS = {
     "name": "the name of the attribute, without a dot",
     "param": "the Parameter, or None",
     "tensor": "the Tensor, or None, which only reserves the name",
-    "persistent": "False keeps it out of the state_dict",
+    "persistent": "False keeps the buffer out of the state_dict",
     "module": "the Module, or None",
     # hooks
     "hook": "the function to call",

@@ -136,7 +136,8 @@ class _Conv(OfRank):
             raise ValueError(f"{layer}: padding is {padding!r}; expected an int or {self._rank} ints{words}")
         if padding == "same" and any(n != 1 for n in self.stride):
             raise ValueError(
-                f"{layer}: padding='same' needs stride 1, the output has the input's size; stride is {self.stride}"
+                f"{layer}: padding='same' needs stride 1, because the output has the input's size; stride is "
+                f"{self.stride}"
             )
         return padding
 

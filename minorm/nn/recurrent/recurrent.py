@@ -91,8 +91,10 @@ class RNNBase(Module):
         check_sizes(name, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         check_probability(name, dropout)
         if proj_size:
-            raise NotImplementedError(f"{name}: proj_size is {proj_size}; neither ONNX nor minorm has projections; "
-                                      "expected 0; put an nn.Linear behind the layer")  # fmt: skip
+            raise NotImplementedError(
+                f"{name}: proj_size is {proj_size}; expected 0, because neither ONNX nor minorm has projections; put "
+                "an nn.Linear behind the layer"
+            )
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, float(dropout), bidirectional
         rows = self.gates * hidden_size

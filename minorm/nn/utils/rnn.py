@@ -67,12 +67,16 @@ def pack_padded_sequence(
     counts = np.asarray(lengths.cpu().array if isinstance(lengths, Tensor) else lengths, np.int64)
     x = input.transpose(0, 1) if batch_first else input
     if counts.shape != x.shape[1:2] or not len(counts) or counts.min() < 1 or counts.max() > len(x):
-        raise ValueError(f"pack_padded_sequence: lengths are {counts.tolist()[:8]}; expected 1 to {len(x)} for each of "
-                         f"{x.shape[1]} sequences")  # fmt: skip
+        raise ValueError(
+            f"pack_padded_sequence: lengths are {counts.tolist()[:8]}; expected a length from 1 to {len(x)} for each "
+            f"of {x.shape[1]} sequences"
+        )
     order = back = None
     if enforce_sorted and (np.diff(counts) > 0).any():
-        raise ValueError(f"pack_padded_sequence: lengths are {counts.tolist()[:8]}; expected them to fall, or "
-                         "enforce_sorted=False")  # fmt: skip
+        raise ValueError(
+            f"pack_padded_sequence: lengths are {counts.tolist()[:8]}; expected lengths in falling order, or "
+            "enforce_sorted=False"
+        )
     if not enforce_sorted:
         places = np.argsort(-counts, kind="stable")
         order, back = Tensor(places).to(x.device), Tensor(np.argsort(places)).to(x.device)
