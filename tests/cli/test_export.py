@@ -36,7 +36,7 @@ def test_a_training_checkpoint(
     assert [node.op_type for node in model.graph.node].count("BatchNormalization") == 3
     said = capsys.readouterr().out
     assert re.search(r"checker: passed; onnxruntime .* with x \(2, 1, 8, 8\); x \(1, .*; x \(3, ", said)
-    reason = "opset 17: the lowest from 17 on that has every operator and splits no normalization"
+    reason = "opset 17: the lowest opset from 17 on that has every operator and splits no normalization"
     assert (reason in said) == (opset is None)
 
 

@@ -96,5 +96,5 @@ def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
 
 def reason(why: str) -> str:
     """Say in words why export chose an opset; `why` is the reason against the opset below."""
-    text = f"the lowest from {versions.DEFAULTS[0]} on that has every operator and splits no normalization"
+    text = f"the lowest opset from {versions.DEFAULTS[0]} on that has every operator and splits no normalization"
     return f"{text} ({why})" if why else text

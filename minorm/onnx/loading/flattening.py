@@ -185,9 +185,13 @@ class Flattener:
         self.made += nodes
         self.letters += letters
         if self.letters > MAX_NAMES:
-            raise LoadError(f"load: the names in {where} unfold to more than {MAX_NAMES} characters")
+            raise LoadError(
+                f"load: the names in {where} become longer than {MAX_NAMES} characters when calls are replaced by nodes"
+            )
         if self.made > MAX_NODES:
-            raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
+            raise LoadError(
+                f"load: the functions of the model become more than {MAX_NODES} nodes when calls are replaced by nodes"
+            )
 
     def _call(self, key: Key, nest: _Nest) -> None:
         _, label, _, inputs, outputs, attributes, place, module = nest
@@ -231,7 +235,7 @@ class Flattener:
             if body.input or len(body.output) != len(outputs):
                 raise LoadError(
                     f"load: a branch of node {label!r} (If) has {len(body.input)} inputs and {len(body.output)} "
-                    f"outputs; expected none and {len(outputs)}"
+                    f"outputs; expected 0 inputs and {len(outputs)} outputs"
                 )
             conditions = (*place.conditions, (inputs[0], taken))
             path = f"{place.path}/{index}.{attribute.name}"  # type: ignore[union-attr]

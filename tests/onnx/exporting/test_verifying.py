@@ -50,7 +50,10 @@ class Turns(nn.Module):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (Steps(), r"output 'output' differs by .*; in node '1/Mul' \(Mul\) Mul: b of shape \(\) holds other numbers"),
+        (
+            Steps(),
+            r"output 'output' differs by .*; in node '1/Mul' \(Mul\) Mul: b of shape \(\) holds different numbers",
+        ),
         (Cut(), r"value '1/Slice_output' of node '1/Slice' \(Slice\) has shape .* declared is \(N, 4, 60, W\)"),
         (Turns(), r"output 'output' differs by .*; the operation in 1 is relu in the file, tanh in the model"),
     ],
@@ -135,7 +138,7 @@ def test_a_declared_length_that_is_not_true(wrong: Any) -> None:
         mo.VerifyError, match=r"with x \(2, 3, 64, 64\) value 'MaxPool_output' of node 'MaxPool' \(MaxPool\) has shape"
     ):
         comparison.check(found.proto)
-    with pytest.warns(UserWarning, match=r"export: value 'MaxPool_output' has shape .*; the file's declarations"):
+    with pytest.warns(UserWarning, match=r"export: value 'MaxPool_output' has shape .*; wrong declarations"):
         comparison.correct(found.proto)
     comparison.check(found.proto)
     assert "MaxPool_output" not in {entry.name for entry in found.proto.graph.value_info}
@@ -181,12 +184,14 @@ def test_a_dropout_that_cannot_say_that_it_drops_is_held_against_its_shape() -> 
 def test_what_lies_behind_a_dropout_is_followed_through_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Dropout(), Steps())
     with pytest.raises(
-        mo.VerifyError, match=r"with x \(3, 3, 53, 67\) the file is not the model; in node '1/Mul' \(Mul\)"
+        mo.VerifyError,
+        match=r"with x \(3, 3, 53, 67\), the file and the model compute different values; in node '1/Mul' \(Mul\)",
     ):
         mo.export(model, X, dynamic_axes=FREE, training=True, verify=True)
     monkeypatch.setitem(registry.WRITERS, F.tanh, [registry.Writer(F.tanh, None, (), lambda g, x: g.add("Neg", x))])
     with pytest.raises(
-        mo.VerifyError, match=r"the file is not the model; the first value that differs is '0/Neg_output'"
+        mo.VerifyError,
+        match=r"the file and the model compute different values; the first value that differs is '0/Neg_output'",
     ):
         mo.export(nn.Sequential(nn.Tanh(), nn.Dropout()), mn.ones(2, 3), training=True, verify=True)
 

@@ -208,7 +208,7 @@ def test_norms_as_one_node() -> None:
     assert [node.op_type for node in proto.graph.node].count("GroupNormalization") == 1
     assert "InstanceNormalization" not in {node.op_type for node in proto.graph.node}
     runs_alike(module, proto)
-    with pytest.warns(UserWarning, match=r"1 norm\(s\) stay as they are:\n.*opset is 13"):
+    with pytest.warns(UserWarning, match=r"1 norm\(s\) were left unchanged:\n.*opset is 13"):
         mo.export(module, None, fuse_norms=True)
 
 
