@@ -34,7 +34,7 @@ def test_what_may_not_follow_a_free_axis_says_which_axis() -> None:
         Unstable, match="the rank of x in head depends on the length of the free axis 'n': it is 2 at length 2"
     ):
         agreement().shape([mn.ones(2, 3), mn.ones(4), mn.ones(2, 3), mn.ones(2, 3)], "of x")
-    with pytest.raises(Unstable, match=r"mode in head depends .* 'h': it is a at 8, b at 97"):
+    with pytest.raises(Unstable, match=r"mode in head depends .* 'h': it is a at length 8, but b at length 97"):
         agreement().equal(["a", "a", "a", "b"], "mode")
 
 

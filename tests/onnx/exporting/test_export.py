@@ -267,8 +267,8 @@ def test_a_call_of_torch_onnx_export_is_taken_as_it_is_written(tmp_path: Path) -
             "export: export_params=False; expected True, or a call without export_params: the parameters",
         ),
         ({"dynamic_shapes": {"x": {0: "n"}}}, r'expected None, .*dynamic_axes=\{"x": \{0: "batch"\}\}'),
-        ({"kwargs": {"y": X}}, r"expected None, or no kwargs: give the arguments in their order"),
-        ({"keep_initializers_as_inputs": True}, "expected False, or no keep_initializers_as_inputs: parameters are"),
+        ({"kwargs": {"y": X}}, r"expected None, or a call without kwargs: give the arguments in their order"),
+        ({"keep_initializers_as_inputs": True}, "expected False, or a call without keep_initializers_as_inputs"),
     ],
 )
 def test_words_of_pytorchs_that_would_change_the_file(options: Any, words: str, tmp_path: Path) -> None:

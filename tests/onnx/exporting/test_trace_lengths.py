@@ -211,7 +211,7 @@ def test_the_window_of_an_old_classifier_is_found_to_move() -> None:
         ),
         (
             lambda x: F.relu(x) if x.shape[3] % 2 else F.tanh(x),
-            "the operation depends on the length of the free axis 'W': it is tanh at 8, relu at 97",
+            "the operation depends on the length of the free axis 'W': it is tanh at length 8, but relu at length 97",
         ),
         (
             nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.Flatten(), nn.Linear(192, 2)),
@@ -227,13 +227,11 @@ def test_the_window_of_an_old_classifier_is_found_to_move() -> None:
         ),
         (
             lambda x: x + mn.tensor(np.linspace(0, 1, x.shape[3], dtype=np.float32)),
-            r"the constant Add: b, of shape depends on the length of the free axis 'W': it is \(8,\) at length 8, "
-            r"but \(64,",
+            r"the constant Add: b, of shape depends on the length of the free axis 'W': it is \(8,\) at length 8,",
         ),
         (
             lambda x: x * mn.tensor([1.0, x.shape[2], 2.0]).reshape(3, 1, 1),
-            r"the constant Reshape: x of shape \(3,\) depends on the length of the free axis 'H': it is one at "
-            r"length 8",
+            r"the constant Reshape: x of shape \(3,\) depends on the length of the free axis 'H': it is one at",
         ),
         (
             lambda x: F.avg_pool2d(x, x.shape[2] // 2),
