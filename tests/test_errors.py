@@ -282,7 +282,8 @@ TENSORS = [
         "shapes that do not broadcast",
         lambda: mn.ones(2, 3) * mn.ones(2),
         ValueError,
-        "mul: shapes (2, 3) and (2,) do not broadcast; expected equal lengths or 1, aligned from the last axis",
+        "mul: shapes (2, 3) and (2,) do not broadcast; expected lengths that are equal or 1, compared from the last "
+        "axis",
     ),
     Case(
         "factors in the wrong order",
@@ -295,8 +296,8 @@ TENSORS = [
         "a shape of another size",
         lambda: images().reshape(2, 100),
         ValueError,
-        "reshape: shape (2, 100) does not hold the 384 elements of (2, 3, 8, 8); expected sizes with that product, one "
-        "of which may be -1",
+        "reshape: shape (2, 100) does not hold the 384 elements of (2, 3, 8, 8); expected sizes whose product is the "
+        "number of elements; one size may be -1",
     ),
     Case(
         "an axis there is not",
@@ -361,8 +362,9 @@ GRADIENTS = [
         "backward of a constant",
         lambda: mn.ones(3).sum().backward(),
         RuntimeError,
-        "backward: the tensor does not require grad, nor does anything it was computed from; expected a result of "
-        "parameters, or of tensors made with requires_grad=True, outside minorm.no_grad()",
+        "backward: the tensor does not require grad, and nothing from which it was computed requires grad; expected "
+        "a result that was computed outside minorm.no_grad() from parameters or from tensors made with "
+        "requires_grad=True",
     ),
     Case(
         "backward twice",
@@ -382,15 +384,15 @@ GRADIENTS = [
         "a parameter changed inside the graph",
         lambda: leaf(3).mul_(2),
         RuntimeError,
-        "mul_: the tensor is a leaf that requires grad, and no recorded operation may change it; change it inside "
-        "minorm.no_grad(), or compute a new tensor",
+        "mul_: the tensor is a leaf that requires grad, and no recorded operation may change a leaf; change the "
+        "tensor inside minorm.no_grad(), or compute a new tensor",
     ),
     Case(
         "a view of a parameter changed inside the graph",
         lambda: leaf(3)[1:].fill_(2),
         RuntimeError,
-        "fill_: the tensor is a view of a leaf that requires grad, and no recorded operation may change it; change "
-        "it inside minorm.no_grad(), or compute a new tensor",
+        "fill_: the tensor is a view of a leaf that requires grad, and no recorded operation may change a leaf; "
+        "change the tensor inside minorm.no_grad(), or compute a new tensor",
     ),
     Case(
         "a change in place to a type that does not fit",
@@ -416,13 +418,14 @@ GRADIENTS = [
         "a change in place of an expanded tensor",
         lambda: images(1).expand(3).add_(1),
         RuntimeError,
-        "add_: several elements of x share one place in memory (expand); expected one each; work on x.clone()",
+        "add_: several elements of x share one place in memory (expand); expected a separate place for each element; "
+        "work on x.clone()",
     ),
     Case(
         "a change in place that no gradient passes",
         lambda: operator.ifloordiv(leaf(2) * 1, 2),
         RuntimeError,
-        "x //= y: no gradient passes FloorDivide, and x is a result in the graph; compute on x.detach(), or inside "
+        "x //= y: FloorDivide has no gradient, and x is a result in the graph; compute on x.detach(), or inside "
         "minorm.no_grad()",
     ),
     Case(

@@ -31,14 +31,14 @@ ARGUMENTS = (
         "volumes; None is row-major order, preserve_format keeps it",
         "pin_memory.device": "accepted but ignored",
         "rtol": "the allowed difference, as a share of |other|",
-        "atol": "the allowed difference that is added to it",
+        "atol": "the allowed difference that is added to rtol * |other|",
         "equal_nan": "True treats NaN as equal to NaN",
         "type.dtype": "an element type, or a constructor such as minorm.FloatTensor; None asks for x's type",
         "data": "numbers, nested lists, an array or a Tensor",
         "fill_value": "the value of each element",
         "dtype": "the element type; None is x's type",
         "device": 'the device of the result, "cpu" or "cuda"; None is x\'s device',
-        "requires_grad_.requires_grad": "True lets backward() leave a gradient in x.grad",
+        "requires_grad_.requires_grad": "True makes backward() store a gradient in x.grad",
         "hook": "a function of the gradient, which returns another one, or None to keep it",
     }
 )

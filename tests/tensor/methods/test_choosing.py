@@ -41,7 +41,9 @@ def test_pieces_that_are_not_said() -> None:
     x = mn.zeros(5)
     with pytest.raises(ValueError, match=r"tensor_split: sections is 0; expected at least 1; x.shape is \(5,\)"):
         x.tensor_split(0)
-    with pytest.raises(TypeError, match="0 of indices_or_sections, indices and sections; expected one"):
+    with pytest.raises(
+        TypeError, match="0 of indices_or_sections, indices and sections are given; expected exactly one"
+    ):
         x.tensor_split()
     with pytest.raises(TypeError, match="holds something that is not an integer"):
         x.tensor_split((0.5, 2))
