@@ -35,7 +35,7 @@ ALONG = {
     "x": "floats of any shape",
     "input": "floats of any shape: the x of the formula",
     "dim": "the axis along which the result sums to one; negative numbers count from the end",
-    "dtype": "the type that x is converted to first, and the result has; None keeps x's type",
+    "dtype": "the type to which x is converted first, and the type of the result; None keeps x's type",
 }
 
 DROPOUT = {
@@ -54,8 +54,8 @@ CONVOLUTION = {
     ),
     "dilation": "the distance in x between two taps of the kernel, an int or one int per axis",
     "groups": (
-        "the number of separate convolutions that the channels are split into; each maps C / groups channels to "
-        "O / groups. groups = C is the depthwise convolution"
+        "the number of groups into which the channels are split; each group maps C / groups channels to O / groups "
+        "channels. groups = C is the depthwise convolution"
     ),
 }
 
@@ -63,20 +63,25 @@ TRANSPOSED = CONVOLUTION | {
     "stride": "the distance in y between two inputs, an int or one int per axis",
     "padding": "how much is cut off at both ends of y: an int, one int per axis, or a (low, high) pair per axis",
     "output_padding": (
-        "makes y longer at its end: with this stride, a convolution maps several lengths to the length of x, and this "
-        "chooses among them. It must be less than the stride or the dilation"
+        "the number of elements by which y becomes longer at its end. A convolution with this stride maps several "
+        "lengths to the length of x, and output_padding chooses one of these lengths; output_padding must be less "
+        "than the stride or the dilation"
     ),
     "dilation": "the distance in y between two taps of the kernel, an int or one int per axis",
 }
 
 POOLING = {
     "kernel_size": "the length of the window, an int for all axes or one int per axis",
-    "stride": "how far the window moves, an int or one int per axis; None is kernel_size: windows side by side",
+    "stride": (
+        "how far the window moves, an int or one int per axis; None is kernel_size, so that windows lie side by side"
+    ),
     "padding": (
         "elements added at both ends: an int, one int per axis, or a (low, high) pair per axis; at most half the kernel"
     ),
     "dilation": "the distance between two taps of the window, an int or one int per axis",
-    "ceil_mode": "True keeps a last window that hangs over the end, if it starts inside; False drops it",
+    "ceil_mode": (
+        "True keeps a last window that extends past the end, if the window starts inside; False drops such a window"
+    ),
     "return_indices": "True also returns the positions of the maxima in the flattened spatial axes, as int64",
     "count_include_pad": "True counts the padding among the elements of a mean, False does not",
     "divisor_override": "the number to divide each sum by; None is the number of elements",
@@ -86,13 +91,13 @@ POOLING = {
 
 UNPOOLING = POOLING | {
     "indices": "the positions that max pooling returned, integers of input's shape",
-    "padding": "the padding of that pooling, an int or one int per axis",
-    "output_size": "the lengths of y, if the pooling's input had other lengths; None is the most likely ones",
+    "padding": "the padding of the pooling, an int or one int per axis",
+    "output_size": "the lengths of y, which are those of the pooling's input; None takes the most likely lengths",
 }
 
 LOSS = {
     "input": "the model's output, floats of any shape",
-    "target": "the values wanted, of input's shape and type",
+    "target": "the wanted values, of input's shape and type",
     "reduction": '"mean" and "sum" give one number, over all elements; "none" gives the loss of each element',
     "weight": "a factor for each element, which broadcasts to input; None is 1",
     "margin": "how far ahead the right answer must be to cost nothing",
@@ -121,10 +126,13 @@ VECTORS = {
 }
 
 TABLE = {
-    "input": "the numbers of the rows, integers of any shape",
+    "input": "row numbers, as integers of any shape",
     "weight": "(rows, features), the table",
     "padding_idx": "a row that gets no gradient; negative numbers count from the end, None means no such row",
-    "max_norm": "rows that are read and longer than this are first shortened to it, in place; None shortens no row",
+    "max_norm": (
+        "the largest norm of a row: longer rows that are read are first shortened to this norm, in place; None "
+        "shortens no row"
+    ),
     "norm_type": "the p of the norm that max_norm limits",
     "scale_grad_by_freq": "True divides a row's gradient by the number of times that the row was read",
     "sparse": "accepted but ignored: gradients are dense here",
@@ -146,8 +154,8 @@ RESIZING = {
         '"bilinear", "trilinear" (from two elements per axis), "bicubic" (from four), "area" (means of equal parts)'
     ),
     "align_corners": (
-        "True: the centres of the outer elements coincide; False and None: their outer edges do. Not for nearest and "
-        "area"
+        "the centres (True) or the outer edges (False and None) of the first and the last elements of input and y "
+        "coincide. Not for nearest and area"
     ),
     "recompute_scale_factor": "True recomputes the scale from the rounded lengths, instead of taking scale_factor",
     "antialias": 'True widens the kernel where an axis shrinks, for "bilinear" and "bicubic"',

@@ -11,15 +11,15 @@ METHODS = {
     "module": "the Module, or None",
     # hooks
     "hook": "the function to call",
-    "prepend": "True calls it before the hooks registered so far",
+    "prepend": "True calls the hook before the hooks that are already registered",
     "with_kwargs": "True also passes the named arguments, after args",
     # walks over the tree
     "prefix": "the beginning of the names; a dot follows it",
     "state_dict.prefix": "the beginning of the keys; a dot follows it, unless it ends with one",
-    "recurse": "True includes all modules below, False only this one",
+    "recurse": "True includes all modules below, False only this module",
     "target": 'a dotted path such as "layer1.0.conv"; "" is the module itself',
-    "get_parameter.target": 'its name in the state_dict, such as "layer1.0.conv.weight"',
-    "get_buffer.target": 'its name, such as "layer1.0.bn.running_mean"',
+    "get_parameter.target": 'the name of the parameter in the state_dict, such as "layer1.0.conv.weight"',
+    "get_buffer.target": 'the name of the buffer, such as "layer1.0.bn.running_mean"',
     "fn": "a function of a module; its result is not used",
     # state
     "state_dict": "Tensors, NumPy arrays, or anything else that np.asarray takes, by key",
@@ -31,10 +31,10 @@ METHODS = {
     # modes
     "mode": "True for training, False for evaluation",
     "requires_grad": "True collects gradients, False does not",
-    "set_to_none": "False fills them with zeros instead",
-    "device": 'the device to move to, "cpu", "cuda" or "cuda:1"; None stays',
+    "set_to_none": "True sets the gradients to None, False fills them with zeros",
+    "device": 'the device to which the module moves, "cpu", "cuda" or "cuda:1"; None keeps the device',
     "cuda.device": "the number or name of the GPU; None is the current one",
-    "dtype": "the float type to convert to; None keeps it",
+    "dtype": "the float type to which the module is converted; None keeps the type",
     "non_blocking": "accepted but ignored",
     "memory_format": "accepted but ignored: parameters keep their order in memory",
     "args": "device and dtype in any order",

@@ -25,11 +25,11 @@ class Extreme(NamedTuple, Generic[TensorT]):
 ARGUMENTS = AXES | {
     "unbiased": "False divides by N, and ignores correction",
     "correction": "the number subtracted from N; 1 makes the estimate of the variance unbiased, None is 0",
-    "max.dim": "an axis; None is all; or a Tensor, for the larger of each pair",
-    "min.dim": "an axis; None is all; or a Tensor, for the smaller of each pair",
+    "max.dim": "an axis; None is all; or a Tensor, to take the larger element of each pair",
+    "min.dim": "an axis; None is all; or a Tensor, to take the smaller element of each pair",
     "argmax.dim": "an axis; None is the flattened tensor",
     "argmin.dim": "an axis; None is the flattened tensor",
-    "other": "a Tensor, for the larger or smaller of each pair; None uses x alone",
+    "other": "a Tensor, to take the larger or smaller element of each pair; None uses x alone",
 }
 
 

@@ -13,7 +13,7 @@ from minorm.tensor.tensor import Tensor, as_tensor
 
 ARGUMENTS = {
     "out_int32": "True returns int32, False int64",
-    "right": "True returns the place behind equal numbers, False the place before them",
+    "right": "True returns the place after equal numbers, False the place before them",
 }
 
 

@@ -44,7 +44,10 @@ ARGUMENTS = {
     "flip.dims": "the same as axes, by name",
     "split_size": "the length of a piece, or a list with the length of each",
     "chunks": "the number of pieces, at least 1",
-    "index": "integers with as many axes as x, no longer than x's except `dim`; negative numbers count from the end",
+    "index": (
+        "integers with as many axes as x, and along no axis except `dim` longer than x; negative numbers count from "
+        "the end"
+    ),
 }
 
 

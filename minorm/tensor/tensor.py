@@ -34,7 +34,7 @@ Real: TypeAlias = float  # inside the class, `float` is the method
 ARGUMENTS = MEMORY | {
     "dim": "an axis; None is all",
     "array": "a NumPy or CuPy array",
-    "force": "True copies from a GPU; False raises TypeError there",
+    "force": "True copies from a GPU; False raises TypeError for a Tensor on a GPU",
     "gradient": "weights of x's elements, of x's shape; None if x has one element",
     "retain_graph": "True keeps the graph for another backward(), False frees it; None means the value of create_graph",
     "inputs": "the Tensors that get a gradient, one or several; None is every leaf that requires grad",

@@ -10,8 +10,8 @@ ARGUMENTS = {
     "weight": "(C), the scale of each channel; None is 1",
     "bias": "(C), a number that is added to each channel; None is 0",
     "training": (
-        "True normalizes with the statistics of x and blends them into the running ones, False normalizes with the "
-        "running ones"
+        "True normalizes with the statistics of x and updates the running statistics with them, False normalizes with "
+        "the running statistics"
     ),
     "momentum": (
         "the share of the old running value that is kept, 0 to 1, as in ONNX, Keras and Flax: PyTorch's momentum=0.1 "
@@ -20,26 +20,29 @@ ARGUMENTS = {
     "eps": "added to the variance, so that a constant x is not divided by 0",
     "num_batches_tracked": "an integer Tensor of one element that counts the batches; None counts nothing",
     "unbiased_running_var": (
-        "False keeps the population variance in running_var, as ONNX does; True keeps N / (N - 1) times that, as "
-        "PyTorch does"
+        "False keeps the population variance in running_var, as ONNX does; True keeps N / (N - 1) times the "
+        "population variance, as PyTorch does"
     ),
     "update_nonfinite": (
         "False leaves a batch out of all running values if its mean or variance is NaN or infinite for any channel, or "
-        "if a running value would no longer fit its type; True blends it in, as PyTorch does"
+        "if a running value would no longer fit its type; True includes such a batch, as PyTorch does"
     ),
-    "skipped_batches": "an integer Tensor of one element that counts the batches left out; None counts nothing",
+    "skipped_batches": (
+        "an integer Tensor of one element that counts the batches that are left out; None counts nothing"
+    ),
     "compute_dtype": (
         "float32 or float64, the type to compute in, forward and backward (ONNX's stash_type); None is float32 for the "
         "16-bit types and x's type otherwise. y is rounded once, to x's type"
     ),
     "backend": "an object with the functions of minorm/kernels/protocol.py; None is the backend of x's device",
     "process_group": (
-        "the minorm.distributed.Group through which this rank talks to the other ranks: the statistics are those of "
-        "all ranks, and a rank's batch may be empty. None is this rank alone. An export leaves it out"
+        "the minorm.distributed.Group of all ranks: the statistics are those of all ranks together, and a rank's "
+        "batch may be empty. None uses this rank only. An export ignores the group"
     ),
     "variance": (
-        'the formula for the moments of x, "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), to see the error of a '
-        "runtime that uses it; None is minorm's formula, which loses no digits. A file uses its runtime's formula"
+        'the formula for the moments of x: "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), which show the error of '
+        "a runtime with this formula; None is minorm's formula, which loses no digits. For an exported file, the "
+        "runtime chooses the formula"
     ),
     "mask": (
         "a bool Tensor that broadcasts to x, True where an element counts. Statistics, gradients and N come from these "
@@ -47,12 +50,12 @@ ARGUMENTS = {
         "counts all elements"
     ),
     "activation": (
-        '"relu" gives max(y, 0) in the same pass over memory, bit for bit as a separate operation does; None leaves y '
-        "unchanged"
+        '"relu" gives max(y, 0) in the same pass over memory, with the same bits as a separate operation; None leaves '
+        "y unchanged"
     ),
     "residual": (
-        "a Tensor of x's shape that is added before the activation, as at the end of a residual block: it must have "
-        "x's type; None adds nothing"
+        "a Tensor of x's shape and type that is added before the activation, as at the end of a residual block; None "
+        "adds nothing"
     ),
     "num_groups": "the number of groups of neighbouring channels; it must divide C",
     "normalized_shape": "the lengths of the trailing axes to normalize over, an int for the last axis alone",
@@ -91,9 +94,9 @@ LAYER = {
         "the share of the old running value that is kept, 0 to 1, as in ONNX, Keras and Flax: PyTorch's momentum=0.1 "
         "is 0.9 here, and a value below 0.5 warns. None averages over all batches"
     ),
-    "affine": "True learns weight and bias (C), which start as 1 and 0; False has neither",
+    "affine": "True learns weight and bias (C), which start as 1 and 0; False learns neither",
     "track_running_stats": (
-        "True keeps running statistics for evaluation; False keeps none and always normalizes with those of x"
+        "True keeps running statistics for evaluation; False keeps none and always normalizes with the statistics of x"
     ),
     "elementwise_affine": "True learns parameters of shape normalized_shape; False has no parameters",
     "bias": "False leaves the bias out and keeps the weight",

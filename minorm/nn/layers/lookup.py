@@ -21,7 +21,7 @@ LAYER = {
     "num_embeddings": "the number of rows of the table: the words of a vocabulary",
     "embedding_dim": "the length of a row",
     "_weight": "the initial table, (num_embeddings, embedding_dim); None draws it. See `from_pretrained`",
-    "_freeze": "True keeps the table from being trained",
+    "_freeze": "True excludes the table from training",
 }
 
 

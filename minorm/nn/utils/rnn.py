@@ -16,9 +16,11 @@ from minorm.tensor.tensor import Tensor
 
 SEQUENCES = {
     "lengths": "(batch) integers: the number of steps of each sequence",
-    "sequences": "Tensors (steps, *), which may differ in their steps",
+    "sequences": "Tensors (steps, *) with any numbers of steps",
     "batch_first": "True means (batch, steps, *), False (steps, batch, *)",
-    "enforce_sorted": "True requires falling lengths, which an export needs; False sorts, and stores the order",
+    "enforce_sorted": (
+        "True requires falling lengths, as an export does; False sorts the sequences and stores the order"
+    ),
     "padding_value": "the value of the padding",
 }
 

@@ -78,10 +78,10 @@ ARGUMENTS = (
         "min": "the lower bound, a number or a Tensor that broadcasts; None means no bound",
         "max": "the upper bound, a number or a Tensor that broadcasts; None means no bound",
         "mean": "the mean of the draws",
-        "std": "their standard deviation",
+        "std": "the standard deviation of the draws",
         "from_": "the lowest number, included",
         "to": "the bound that all numbers stay below",
-        "random_.to": "the bound that all numbers stay below; None uses from_ as the bound, and 0 as the lowest number",
+        "random_.to": "the bound that all numbers stay below; with None, from_ is the bound and 0 is the lowest number",
         "p": "the probability of a 1, a number or a Tensor that broadcasts",
     }
 )

@@ -29,7 +29,7 @@ ARGUMENTS = (
         "weight": "the share of the way to end, a number or a Tensor that broadcasts",
         "tensor1": "a Tensor that broadcasts",
         "tensor2": "a Tensor that broadcasts",
-        "value": "the factor of their product or quotient",
+        "value": "the factor of the product or quotient",
         "decimals": "the number of digits after the point; a negative number rounds to tens, hundreds ...",
         "nan": "the number that replaces NaN",
         "posinf": "the number that replaces infinity; None is the largest number of x's type",

@@ -13,11 +13,11 @@ ARGUMENTS = {
     "vec": "a vector as long as a row of x",
     "vec2": "a vector",
     "mat2": "a matrix with one row for each column of x",
-    "bmm.mat2": "a stack of the same length; its matrices have one row for each column of x's",
+    "bmm.mat2": "a stack of as many matrices as x has; each matrix has one row for each column of x's matrices",
     "mat1": "a matrix",
     "addmm.mat2": "a matrix with one row for each column of mat1",
     "batch1": "a stack of matrices",
-    "batch2": "a stack of the same length; its matrices have one row for each column of batch1's",
+    "batch2": "a stack of as many matrices as batch1 has; each matrix has one row for each column of batch1's matrices",
     "beta": "the factor of x; with 0, x is not read",
     "alpha": "the factor of the product",
 }

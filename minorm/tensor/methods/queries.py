@@ -26,9 +26,9 @@ ARGUMENTS = (
         "dim": "an axis; None is all",
         "other": "a Tensor",
         "is_contiguous.memory_format": "the order to check for; None is row-major order",
-        "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep it",
+        "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep x's order",
         "contiguous.memory_format": "minorm.channels_last for images with channels last, channels_last_3d for "
-        "volumes; None is row-major order, preserve_format keeps it",
+        "volumes; None is row-major order, preserve_format keeps x's order",
         "pin_memory.device": "accepted but ignored",
         "rtol": "the allowed difference, as a share of |other|",
         "atol": "the allowed difference that is added to rtol * |other|",
@@ -39,7 +39,7 @@ ARGUMENTS = (
         "dtype": "the element type; None is x's type",
         "device": 'the device of the result, "cpu" or "cuda"; None is x\'s device',
         "requires_grad_.requires_grad": "True makes backward() store a gradient in x.grad",
-        "hook": "a function of the gradient, which returns another one, or None to keep it",
+        "hook": "a function of the gradient that returns a new gradient, or None to keep the old one",
     }
 )
 

@@ -40,12 +40,12 @@ ARGUMENTS = {
     "scatter.value": "a number to write, if src is None",
     "reduce": 'how to combine new elements with those of x: "add" or "multiply"; None replaces',
     "scatter_reduce.reduce": '"sum", "prod", "mean", "amax" or "amin"',
-    "include_self": "False leaves out x's elements at the places that get new ones",
-    "mask": "a bool Tensor; the two broadcast",
+    "include_self": "False leaves out x's elements at the places that get new elements",
+    "mask": "a bool Tensor; x and mask broadcast",
     "masked_scatter.source": "the elements to write, of x's type, in order; at least one for each True",
     "indices": "a Tensor of places for each axis, or a bool mask for one or several axes; None selects a whole axis",
     "values": "the elements to write, of x's type; they broadcast to x[indices]",
-    "accumulate": "True adds them to x's elements, also if several go to one place",
+    "accumulate": "True adds the values to x's elements, also if several values go to one place",
     "alpha": "the factor of source",
 }
 

@@ -14,7 +14,7 @@ from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = OTHER | {
     "eps": "clips x to eps ... 1 - eps first, so that the result is finite; None does not clip",
-    "atan2.other": "the other coordinate, a number or a Tensor; the two broadcast",
+    "atan2.other": "the other coordinate, a number or a Tensor; x and other broadcast",
 }
 
 

@@ -26,8 +26,8 @@ ARGUMENTS = (
         "cumsum.dim": AXIS,
         "cumprod.dim": AXIS,
         "p": (
-            'a number, of which 2 is the length, 1 the sum of sizes, 0 how many are not 0; "fro" is 2, infinity the '
-            "largest |x|, minus infinity the smallest"
+            'a number: 2 is the length, 1 the sum of absolute values, 0 the number of elements that are not 0; "fro" '
+            "is 2, infinity is the largest |x|, minus infinity the smallest"
         ),
     }
 )
