@@ -83,7 +83,7 @@ class Rewriter:
 
     def _graph(self, graph: Any, opsets: Mapping[str, int], path: str, around: Values | None, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise LoadError(f"convert: graphs nest more than {MAX_DEPTH} deep")
+            raise LoadError(f"convert: graphs are nested more than {MAX_DEPTH} deep")
         values = self.values(graph, path, around)
         outputs = [entry.name for entry in graph.output]
         self._nodes(graph.node, opsets, path, values, depth)

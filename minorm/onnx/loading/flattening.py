@@ -199,7 +199,7 @@ class Flattener:
         if key in place.stack:
             raise LoadError(f"load: function {function.name!r} calls itself")
         if len(place.stack) >= MAX_DEPTH:
-            raise LoadError(f"load: functions call each other more than {MAX_DEPTH} deep")
+            raise LoadError(f"load: calls of functions are nested more than {MAX_DEPTH} deep")
         head = self._head(key)
         given = head.given(label, len(inputs), len(outputs), attributes)
         handed = [(formal, actual) for formal, actual in zip(head.outputs, outputs, strict=False) if actual]
@@ -228,7 +228,7 @@ class Flattener:
         if len(inputs) != 1 or not inputs[0] or not all(b is not None and b.HasField("g") for b in branches):
             raise LoadError(f"load: node {label!r} (If) has no condition, or lacks a branch")
         if place.branches >= MAX_DEPTH:
-            raise LoadError(f"load: branches nest more than {MAX_DEPTH} deep")
+            raise LoadError(f"load: branches are nested more than {MAX_DEPTH} deep")
         results: list[str] = []
         for attribute, taken in zip(branches, (True, False), strict=True):
             body, inside = attribute.g, f"{label}/{attribute.name}"  # type: ignore[union-attr]
@@ -249,7 +249,7 @@ class Flattener:
         if attribute is None or not attribute.HasField("g"):
             raise LoadError(f"load: {what} has no body")
         if place.loops >= MAX_LOOPS:
-            raise LoadError(f"load: loops nest more than {MAX_LOOPS} deep")
+            raise LoadError(f"load: loops are nested more than {MAX_LOOPS} deep")
         values = self._values(attributes, what, place)
         scanned = values.get("num_scan_inputs", 0) if operator == "Scan" else 0
         own = Body.of(attribute.g, operator, place.opsets.get("", 0), inputs, len(outputs), scanned, what)

@@ -293,7 +293,7 @@ def test_loops_nest_only_so_deep(graph_of: Any) -> None:
     node = h.make_node("Loop", ["one", "", "x"], ["y"], body=body(nested(15), ["i", "c", "v"], ["c", "v2"]))
     assert mo.load(graph_of([node], X, ["y"], held))(mn.ones(1)).tolist() == [2]
     node = h.make_node("Loop", ["one", "", "x"], ["y"], body=body(nested(16), ["i", "c", "v"], ["c", "v2"]))
-    with pytest.raises(mo.LoadError, match="loops nest more than 16 deep"):
+    with pytest.raises(mo.LoadError, match="loops are nested more than 16 deep"):
         mo.load(graph_of([node], X, ["y"], held))
 
 

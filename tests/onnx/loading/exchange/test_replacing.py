@@ -184,12 +184,12 @@ def test_plans_are_made_anew(graph_of: Any) -> None:
     with mn.no_grad():
         for _ in range(3):
             model(X)
-        assert "in inference of" in repr(model)
+        assert "in inference with input" in repr(model)
         model.replace("fc", head := nn.Linear(4, 2))
-        assert "in inference of" not in repr(model)
+        assert "in inference with input" not in repr(model)
         for _ in range(3):
             planned = model(X)
-        assert "in inference of" in repr(model)
+        assert "in inference with input" in repr(model)
         head.weight.fill_(0)
         assert model(X).allclose(head.bias.expand(6, 2))  # the plan reads the parameters as they are
         head.weight = nn.Parameter(mn.ones(2, 4))
