@@ -78,5 +78,5 @@ def test_a_file_that_is_wrong_at_another_batch_is_not_written(
 
     monkeypatch.setattr(sources, "open_checkpoint", fixed)
     assert cli.main(["export", str(run_folder), "--out", str(tmp_path / "model.onnx")]) == 1
-    assert re.search(r"with x \(3, 1, 8, 8\) output 'output' differs by .* in node 'Mul'", capsys.readouterr().err)
+    assert re.search(r"with x \(3, 1, 8, 8\), output 'output' differs by .* in node 'Mul'", capsys.readouterr().err)
     assert not list(tmp_path.iterdir())

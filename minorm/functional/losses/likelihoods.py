@@ -144,8 +144,10 @@ def poisson_nll_loss(
     LOSS,
     input="the expected values, floats of any shape",
     target="the observed values, of input's shape",
-    var="the variances: one number, or a Tensor of input's shape, which may lack the last axis or have axes of "
-    "length 1",
+    var=(
+        "the variances: one number, or a Tensor of input's shape; the last axis may be missing, and axes may have "
+        "length 1"
+    ),
     full="True adds log(2 pi) / 2, a constant without a gradient",
     eps="the smallest variance",
 )

@@ -37,7 +37,9 @@ def test_a_model_that_is_wrong_at_another_size_is_found_and_not_written(
             self.model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(value), name))
 
     monkeypatch.setattr("minorm.onnx.conversion.rewriting.Rewriter.rewrite", broken)
-    with pytest.raises(mo.VerifyError, match=r"with x \(3, 1, 16, 16\) output 'y' differs by .*'y', of node 'y' \(Squ"):
+    with pytest.raises(
+        mo.VerifyError, match=r"with x \(3, 1, 16, 16\), output 'y' differs by .*'y', the result of node 'y'"
+    ):
         mo.convert(old, tmp_path / "new.onnx", opset_version=17, verify=True)
     assert not list(tmp_path.iterdir())
 

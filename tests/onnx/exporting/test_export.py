@@ -180,7 +180,7 @@ def test_verify_compares_with_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> No
     wrong = [registry.Writer(F.relu, None, (), lambda g, x: g.add("Neg", x))]
     monkeypatch.setitem(registry.WRITERS, F.relu, wrong)
     assert activation
-    with pytest.raises(mo.VerifyError, match=r"with x \(2, 1, 8, 8\) output 'output' differs by .* of node '1/Neg' "):
+    with pytest.raises(mo.VerifyError, match=r"with x \(2, 1, 8, 8\), output 'output' differs by .* of node '1/Neg' "):
         mo.export(net(), X, None, verify=True)
 
 

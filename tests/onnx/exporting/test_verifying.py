@@ -83,7 +83,7 @@ def test_weights_that_lie_outside_go_as_well(tmp_path: Path) -> None:
 
 def test_a_batch_of_one_is_among_the_sizes() -> None:
     with pytest.raises(
-        mo.VerifyError, match=r"with x \(1, 3\) output 'output' is float32\(1,\) in the file, float32\("
+        mo.VerifyError, match=r"with x \(1, 3\), output 'output' is float32\(1,\) in the file, float32\("
     ):
         mo.export(lambda x: x.sum(1).squeeze(), mn.ones(2, 3), verify=True)
 
@@ -135,7 +135,7 @@ def test_a_declared_length_that_is_not_true(wrong: Any) -> None:
     entry.CopyFrom(helper.make_tensor_value_info(entry.name, 1, [*lengths[:3], wrong]))
     comparison = verifying.against(found)
     with pytest.raises(
-        mo.VerifyError, match=r"with x \(2, 3, 64, 64\) value 'MaxPool_output' of node 'MaxPool' \(MaxPool\) has shape"
+        mo.VerifyError, match=r"with x \(2, 3, 64, 64\), value 'MaxPool_output' of node 'MaxPool' \(MaxPool\) has shape"
     ):
         comparison.check(found.proto)
     with pytest.warns(UserWarning, match=r"export: value 'MaxPool_output' has shape .*; wrong declarations"):
@@ -234,7 +234,7 @@ def test_a_loaded_graph_says_what_is_right_of_a_file(graph_of: Any) -> None:
     with_example = verifying.of_graph(model, proto, False, ["y"], [mn.ones(2, 3, 9, 9)])
     assert with_example.check(proto).sizes[0] == "x (2, 3, 9, 9)"
     dict(model.named_parameters())["w"].array[...] *= 2
-    with pytest.raises(mo.VerifyError, match=r"with x \(2, 3, 8, 8\) output 'y' differs") as caught:
+    with pytest.raises(mo.VerifyError, match=r"with x \(2, 3, 8, 8\), output 'y' differs") as caught:
         verifying.of_graph(model, proto, False, ["y"]).check(proto)
     assert "node" not in str(caught.value)  # minorm and onnxruntime agree about the file: no node of it is at fault
 
@@ -286,7 +286,7 @@ def test_a_fault_in_writing_back_is_found(graph_of: Any, tmp_path: Path, monkeyp
         tensor.CopyFrom(onnx.numpy_helper.from_array(array[::-1].copy(), "w"))
 
     monkeypatch.setattr(writing_back, "_fill", reversed_)
-    with pytest.raises(mo.VerifyError, match=r"export: with x \(2, 3, 8, 8\) output 'y' differs by"):
+    with pytest.raises(mo.VerifyError, match=r"export: with x \(2, 3, 8, 8\), output 'y' differs by"):
         mo.export(model, None, tmp_path / "m.onnx", verify=True)
     assert not list(tmp_path.iterdir())
 

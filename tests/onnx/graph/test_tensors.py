@@ -54,7 +54,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"dims": [3], "raw_data": bytes(16)}, "12 bytes; the file holds 16"),
     ({"dims": [2**62], "raw_data": bytes(8)}, "the file holds 8"),
     ({"dims": [2**62, 2**62, 2**62]}, "the file holds 0"),
-    ({"dims": [2], "float_data": [1]}, "so 2 elements; the file holds 1"),
+    ({"dims": [2], "float_data": [1]}, "which takes 2 elements; the file holds 1"),
     ({"dims": [1], "float_data": [1], "raw_data": bytes(4)}, "twice, in float_data and raw_data"),
     ({"dims": [1], "float_data": [1], "int64_data": [1]}, "twice, in float_data and int64_data"),
     ({"dims": [1], "int64_data": [1]}, "is float32, but stores its elements in int64_data"),

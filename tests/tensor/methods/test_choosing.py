@@ -25,7 +25,9 @@ def test_the_gradient_counts_the_windows_that_reach_a_place() -> None:
 
 @pytest.mark.parametrize(("size", "step"), [(4, 1), (-1, 1), (2, 0), (2, -1)])
 def test_windows_that_do_not_fit(size: int, step: int) -> None:
-    with pytest.raises(ValueError, match=rf"unfold: size={size}, step={step}; expected 0 to 3, .* x.shape is \(2, 3\)"):
+    with pytest.raises(
+        ValueError, match=rf"unfold: size={size}, step={step}; expected a size from 0 to 3, .* x.shape is \(2, 3\)"
+    ):
         mn.zeros(2, 3).unfold(1, size, step)
 
 

@@ -145,7 +145,7 @@ def test_index_put_refuses() -> None:
             r"index holds 3; expected -3 to 2; x has shape \(3, 2\)",
         ),
         ((mn.tensor([0.5]),), mn.ones(2), TypeError, "index_put: an index is float32; expected integers or bools"),
-        ((zero,), mn.ones(5), ValueError, r"values has shape \(5,\), x\[indices\] \(1, 2\)"),
+        ((zero,), mn.ones(5), ValueError, r"values has shape \(5,\), x\[indices\] has shape \(1, 2\)"),
         ((zero,), mn.ones(2).double(), TypeError, "x is float32, values is float64; expected a Tensor of"),
         ((zero,), 1.0, TypeError, "x is float32, values is float; expected a Tensor of x's type"),
         (([0],), mn.ones(2), TypeError, "an index is list; expected a Tensor, or None for a whole axis"),
