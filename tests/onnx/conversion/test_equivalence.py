@@ -69,7 +69,9 @@ def test_a_name_that_means_two_lengths_is_left_out(graph_of: Any) -> None:
     old = graph_of(nodes, {"x": (F32, ["n", 1, "h", "w"])}, ["y"])
     old.graph.value_info.append(helper.make_tensor_value_info("p", 1, ["a", 1, "a", "b"]))
     old.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["n", 1, "c", "n"]))
-    said = r"convert: value 'p' has shape \(5, 1, 12, 18\), declared is \(a, 1, a, b\) with a = 5, b = 18; the file"
+    said = (
+        r"convert: value 'p' has shape \(5, 1, 12, 18\), but the file declares \(a, 1, a, b\) with a = 5, b = 18; wrong"
+    )
     with pytest.warns(UserWarning, match=said):
         new = mo.convert(old, opset_version=13, verify=True)
     assert not new.graph.value_info
@@ -80,7 +82,7 @@ def test_a_name_that_means_two_lengths_is_left_out(graph_of: Any) -> None:
 def test_an_output_whose_name_means_two_lengths_keeps_the_rest(graph_of: Any) -> None:
     old = graph_of([make("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], {"x": (F32, ["n", 1, "h", "w"])}, ["y"])
     old.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["n", 1, "a", "a"]))
-    with pytest.warns(UserWarning, match=r"value 'y' has shape \(5, 1, 12, 18\), declared is \(n, 1, a, a\)"):
+    with pytest.warns(UserWarning, match=r"value 'y' has shape \(5, 1, 12, 18\), but the file declares \(n, 1, a, a\)"):
         new = mo.convert(old, opset_version=13, verify=True)
     dims = new.graph.output[0].type.tensor_type.shape.dim
     assert [d.dim_param or d.dim_value for d in dims] == ["n", 1, 0, 0]

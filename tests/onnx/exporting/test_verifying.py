@@ -54,7 +54,7 @@ class Turns(nn.Module):
             Steps(),
             r"output 'output' differs by .*; in node '1/Mul' \(Mul\) Mul: b of shape \(\) holds different numbers",
         ),
-        (Cut(), r"value '1/Slice_output' of node '1/Slice' \(Slice\) has shape .* declared is \(N, 4, 60, W\)"),
+        (Cut(), r"value '1/Slice_output' of node '1/Slice' \(Slice\) has shape .* the file declares \(N, 4, 60, W\)"),
         (Turns(), r"output 'output' differs by .*; the operation in 1 is relu in the file, tanh in the model"),
     ],
 )
@@ -62,7 +62,7 @@ def test_a_length_that_python_made_a_number_of(tmp_path: Path, fault: Any, messa
     (tmp_path / "old.onnx").write_bytes(b"old")
     model = nn.Sequential(nn.Conv2d(3, 4, 1), fault, nn.ReLU())
     for name in ("old.onnx", "new.onnx"):
-        with pytest.raises(mo.VerifyError, match=rf"^export: with x \(3, 3, 53, 67\) {message}"):
+        with pytest.raises(mo.VerifyError, match=rf"^export: with x \(3, 3, 53, 67\), {message}"):
             mo.export(model, X, tmp_path / name, dynamic_axes=FREE, verify=True)
     assert [path.name for path in tmp_path.iterdir()] == ["old.onnx"]
     assert (tmp_path / "old.onnx").read_bytes() == b"old"
@@ -93,7 +93,7 @@ def test_a_result_that_onnxruntime_computes_otherwise(monkeypatch: pytest.Monkey
     monkeypatch.setitem(registry.WRITERS, F.tanh, [registry.Writer(F.tanh, None, (), lambda g, x: g.add("Neg", x))])
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Conv2d(4, 4, 3), nn.ReLU())
     with pytest.raises(
-        mo.VerifyError, match=r"the first value that differs is '2/Neg_output', of node '2/Neg' \(Neg\)"
+        mo.VerifyError, match=r"the first value that differs is '2/Neg_output', the result of node '2/Neg' \(Neg\)"
     ):
         mo.export(model, X, dynamic_axes=FREE, verify=True)
 
@@ -248,7 +248,9 @@ def test_a_node_of_a_written_graph_that_is_wrong(graph_of: Any, monkeypatch: pyt
     broken.CopyFrom(proto)
     broken.graph.node[1].op_type = "Sigmoid"
     monkeypatch.setattr("minorm.onnx.exporting.verifying.load", lambda _, outputs: mo.load(proto, outputs))
-    with pytest.raises(mo.VerifyError, match=r"the first value that differs is 'y', of node 'relu' \(Sigmoid\)"):
+    with pytest.raises(
+        mo.VerifyError, match=r"the first value that differs is 'y', the result of node 'relu' \(Sigmoid\)"
+    ):
         comparison.check(broken)
 
 
