@@ -155,7 +155,7 @@ def _share(count: int, total: int) -> str:
 
 def _of_group(node: Node) -> list[str]:
     if node.since == 18:
-        return ["version 18 has one scale a group and is withdrawn: the checker refuses it; convert to opset 21"]
+        return ["version 18 has one scale per group and is deprecated: the checker refuses it; convert to opset 21"]
     return _of_stash(node)
 
 

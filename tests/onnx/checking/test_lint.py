@@ -88,7 +88,7 @@ def test_a_healthy_layer_is_not_odd(tmp_path: Path) -> None:
         ),
         (
             {"operator": "GroupNormalization", "opset": 18, "num_groups": 2, "held": {"s": [1.0, 2], "b": [1.0, 2]}},
-            "version 18 has one scale a group and is withdrawn",
+            "version 18 has one scale per group and is deprecated",
         ),
         (
             {"operator": "LayerNormalization", "opset": 17, "stash_type": 16, "held": {"s": [1.0, 2, 3]}},

@@ -272,9 +272,7 @@ def _check_bounds(dtype: Any, low: float | None, high: float | None) -> None:
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     for name, bound in (("min", low), ("max", high)):
         if bound is not None and not least <= bound <= most:
-            raise ValueError(
-                f"{name} is {bound}; expected {least} to {most}, the range of {dtype}, which is the type of x"
-            )
+            raise ValueError(f"{name} is {bound}; expected {least} to {most}, because x is {dtype}")
 
 
 # Cast, Identity
