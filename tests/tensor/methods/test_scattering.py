@@ -149,7 +149,7 @@ def test_index_put_refuses() -> None:
         ((zero,), mn.ones(2).double(), TypeError, "x is float32, values is float64; expected a Tensor of"),
         ((zero,), 1.0, TypeError, "x is float32, values is float; expected a Tensor of x's type"),
         (([0],), mn.ones(2), TypeError, "an index is list; expected a Tensor, or None for a whole axis"),
-        ((None,), mn.ones(5), ValueError, r"values has shape \(5,\), x\[indices\] \(3, 2\)"),
+        ((None,), mn.ones(5), ValueError, r"values has shape \(5,\), x\[indices\] has shape \(3, 2\)"),
         ((zero,) * 3, mn.ones(1), IndexError, "indices are for 3 axes or more; expected indices for at most 2 axes"),
         (
             (mn.tensor([0, 1]), mn.tensor([0, 1, 1])),
