@@ -94,21 +94,23 @@ LAYERS = [
         "a kernel larger than the image",
         lambda: nn.Conv2d(3, 8, 11)(images()),
         ValueError,
-        "conv2d: the kernel is larger than the padded input: it spans (11, 11), the input is (8, 8) with padding "
-        "((0, 0), (0, 0)); expected at most that; use a smaller kernel or more padding",
+        "conv2d: the kernel is larger than the padded input: the kernel spans (11, 11), and the input with padding "
+        "((0, 0), (0, 0)) spans (8, 8); expected a kernel that fits into the padded input; use a smaller kernel or "
+        "more padding",
     ),
     Case(
         "a pooling window larger than what is left",
         lambda: nn.MaxPool2d(9)(images()),
         ValueError,
-        "max_pool2d: the kernel is larger than the padded input: it spans (9, 9), the input is (8, 8) with padding "
-        "((0, 0), (0, 0)); expected at most that; use a smaller kernel or more padding",
+        "max_pool2d: the kernel is larger than the padded input: the kernel spans (9, 9), and the input with padding "
+        "((0, 0), (0, 0)) spans (8, 8); expected a kernel that fits into the padded input; use a smaller kernel or "
+        "more padding",
     ),
     Case(
         "padding='same' with a stride",
         lambda: nn.Conv2d(3, 8, 3, stride=2, padding="same"),
         ValueError,
-        "Conv2d: padding='same' needs stride 1, the output has the input's size; stride is (2, 2)",
+        "Conv2d: padding='same' needs stride 1, because the output has the input's size; stride is (2, 2)",
     ),
     Case(
         "three sizes for two axes",
@@ -244,14 +246,14 @@ LOSSES = [
         "labels with an axis too many",
         lambda: F.cross_entropy(mn.ones(2, 3), mn.tensor([[0], [1]])),
         ValueError,
-        "cross_entropy: target has shape (2, 1), input has shape (2, 3); expected (2,), one class an example; take the "
-        "axis of length 1 away: target.squeeze(1)",
+        "cross_entropy: target has shape (2, 1), input has shape (2, 3); expected (2,), one class per example; "
+        "remove the axis of length 1: target.squeeze(1)",
     ),
     Case(
         "one-hot labels as integers",
         lambda: F.cross_entropy(mn.ones(2, 3), mn.tensor([[1, 0, 0], [0, 1, 0]])),
         ValueError,
-        "cross_entropy: target has shape (2, 3), input has shape (2, 3); expected (2,), one class an example; for "
+        "cross_entropy: target has shape (2, 3), input has shape (2, 3); expected (2,), one class per example; for "
         "one-hot targets pass target.argmax(1), or probabilities in input's float type",
     ),
     Case(
@@ -280,7 +282,8 @@ TENSORS = [
         "shapes that do not broadcast",
         lambda: mn.ones(2, 3) * mn.ones(2),
         ValueError,
-        "mul: shapes (2, 3) and (2,) do not broadcast; expected equal lengths or 1, aligned from the last axis",
+        "mul: shapes (2, 3) and (2,) do not broadcast; expected lengths that are equal or 1, compared from the last "
+        "axis",
     ),
     Case(
         "factors in the wrong order",
@@ -293,8 +296,8 @@ TENSORS = [
         "a shape of another size",
         lambda: images().reshape(2, 100),
         ValueError,
-        "reshape: shape (2, 100) does not hold the 384 elements of (2, 3, 8, 8); expected sizes with that product, one "
-        "of which may be -1",
+        "reshape: shape (2, 100) does not hold the 384 elements of (2, 3, 8, 8); expected sizes whose product is the "
+        "number of elements; one size may be -1",
     ),
     Case(
         "an axis there is not",
@@ -359,15 +362,16 @@ GRADIENTS = [
         "backward of a constant",
         lambda: mn.ones(3).sum().backward(),
         RuntimeError,
-        "backward: the tensor does not require grad, nor does anything it was computed from; expected a result of "
-        "parameters, or of tensors made with requires_grad=True, outside minorm.no_grad()",
+        "backward: the tensor does not require grad, and nothing from which it was computed requires grad; expected "
+        "a result that was computed outside minorm.no_grad() from parameters or from tensors made with "
+        "requires_grad=True",
     ),
     Case(
         "backward twice",
         backward_twice,
         RuntimeError,
-        "backward: the graph of Sum was freed by an earlier backward(); call backward(retain_graph=True) the first "
-        "time to walk it twice",
+        "backward: the graph of Sum was freed by an earlier backward(); to use the graph twice, call "
+        "backward(retain_graph=True) the first time",
     ),
     Case(
         "an input changed before backward",
@@ -380,15 +384,15 @@ GRADIENTS = [
         "a parameter changed inside the graph",
         lambda: leaf(3).mul_(2),
         RuntimeError,
-        "mul_: the tensor is a leaf that requires grad, and no recorded operation may change it; change it inside "
-        "minorm.no_grad(), or compute a new tensor",
+        "mul_: the tensor is a leaf that requires grad, and no recorded operation may change a leaf; change the "
+        "tensor inside minorm.no_grad(), or compute a new tensor",
     ),
     Case(
         "a view of a parameter changed inside the graph",
         lambda: leaf(3)[1:].fill_(2),
         RuntimeError,
-        "fill_: the tensor is a view of a leaf that requires grad, and no recorded operation may change it; change "
-        "it inside minorm.no_grad(), or compute a new tensor",
+        "fill_: the tensor is a view of a leaf that requires grad, and no recorded operation may change a leaf; "
+        "change the tensor inside minorm.no_grad(), or compute a new tensor",
     ),
     Case(
         "a change in place to a type that does not fit",
@@ -414,13 +418,14 @@ GRADIENTS = [
         "a change in place of an expanded tensor",
         lambda: images(1).expand(3).add_(1),
         RuntimeError,
-        "add_: several elements of x share one place in memory (expand); expected one each; work on x.clone()",
+        "add_: several elements of x share one place in memory (expand); expected a separate place for each element; "
+        "work on x.clone()",
     ),
     Case(
         "a change in place that no gradient passes",
         lambda: operator.ifloordiv(leaf(2) * 1, 2),
         RuntimeError,
-        "x //= y: no gradient passes FloorDivide, and x is a result in the graph; compute on x.detach(), or inside "
+        "x //= y: FloorDivide has no gradient, and x is a result in the graph; compute on x.detach(), or inside "
         "minorm.no_grad()",
     ),
     Case(

@@ -13,9 +13,9 @@ from minorm.support.argument_errors import kind_of
 from minorm.tensor.creation import ones_like, zeros_like
 from minorm.tensor.tensor import Tensor
 
-FUNCTION = "gives a Tensor, or a tuple of Tensors, for Tensors"
-STRICT = "True is a RuntimeError where a result does not depend on an input, False gives zeros"
-GRAPH = "True gives results in the graph, which can be differentiated"
+FUNCTION = "a function that takes Tensors and returns a Tensor, or a tuple of Tensors"
+STRICT = "if a result does not depend on an input, True raises a RuntimeError and False gives zeros"
+GRAPH = "True records the results in the graph, so that they can be differentiated"
 
 
 class Call:
@@ -83,7 +83,7 @@ class Call:
         if strict and create_graph and not all(g.requires_grad for g in found):
             raise RuntimeError(
                 f"{self.operation}: a derivative does not depend on the inputs, so it cannot be differentiated; "
-                "strict=False takes it as a constant"
+                "strict=False treats the derivative as a constant"
             )
         return [zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 

@@ -13,14 +13,14 @@ from minorm.tensor.creation import ones_like, zeros
 from minorm.tensor.tensor import Tensor
 
 STRATEGIES = ("reverse-mode", "forward-mode")
-UNUSED = "accepted, without effect: a row is one walk"
-STRATEGY = '"reverse-mode" or "forward-mode", without effect: a row is one walk'
+UNUSED = "accepted but ignored: each row takes one backward pass"
+STRATEGY = '"reverse-mode" or "forward-mode"; ignored, because each row takes one backward pass'
 
 
 @documented(
     {},
     func=FUNCTION,
-    inputs="a Tensor, or a tuple of Tensors: where it is differentiated",
+    inputs="the point at which func is differentiated: a Tensor, or a tuple of Tensors",
     create_graph=GRAPH,
     strict=STRICT,
     vectorize=UNUSED,
@@ -73,7 +73,7 @@ def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[
 @documented(
     {},
     func="a function of Tensors that returns one number",
-    inputs="a Tensor, or a tuple of Tensors: where it is differentiated",
+    inputs="the point at which func is differentiated: a Tensor, or a tuple of Tensors",
     create_graph=GRAPH,
     strict=STRICT,
     vectorize=UNUSED,

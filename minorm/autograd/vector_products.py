@@ -16,7 +16,7 @@ from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished
 from minorm.support.documented import documented
 from minorm.tensor.creation import ones_like
 
-INPUTS = "a Tensor, or a tuple of Tensors: where it is differentiated"
+INPUTS = "the point at which func is differentiated: a Tensor, or a tuple of Tensors"
 OF_INPUTS = "the vector, of the inputs' shapes; None for inputs of one element"
 NUMBER = "a function of Tensors that returns one number"
 

@@ -20,7 +20,7 @@ def switch(name: str, public: str) -> Any:
 
     def put(self: Any, value: bool) -> None:  # noqa: ARG001
         if not isinstance(value, bool):
-            raise TypeError(f"{public} is a {type(value).__name__}, {value!r}; expected True or False")
+            raise TypeError(f"{public} is {value!r}, of type {type(value).__name__}; expected True or False")
         setattr(switches, name, value)
 
     return property(get, put)

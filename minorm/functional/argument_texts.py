@@ -35,7 +35,7 @@ ALONG = {
     "x": "floats of any shape",
     "input": "floats of any shape: the x of the formula",
     "dim": "the axis along which the result sums to one; negative numbers count from the end",
-    "dtype": "the type that x is converted to first, and the result has; None keeps x's type",
+    "dtype": "the type to which x is converted first, and the type of the result; None keeps x's type",
 }
 
 DROPOUT = {
@@ -54,8 +54,8 @@ CONVOLUTION = {
     ),
     "dilation": "the distance in x between two taps of the kernel, an int or one int per axis",
     "groups": (
-        "the number of separate convolutions that the channels are split into; each maps C / groups channels to "
-        "O / groups. groups = C is the depthwise convolution"
+        "the number of groups into which the channels are split; each group maps C / groups channels to O / groups "
+        "channels. groups = C is the depthwise convolution"
     ),
 }
 
@@ -71,7 +71,9 @@ TRANSPOSED = CONVOLUTION | {
 
 POOLING = {
     "kernel_size": "the length of the window, an int for all axes or one int per axis",
-    "stride": "how far the window moves, an int or one int per axis; None is kernel_size: windows side by side",
+    "stride": (
+        "how far the window moves, an int or one int per axis; None is kernel_size, so that windows lie side by side"
+    ),
     "padding": (
         "elements added at both ends: an int, one int per axis, or a (low, high) pair per axis; at most half the kernel"
     ),

@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 @documented(
     VECTORS,
     x1="floats of any shape",
-    x2="of x1's type; the two broadcast",
+    x2="of x1's type; x1 and x2 broadcast",
     dim="the axis of the vectors",
     eps="the smallest length to divide by",
 )

@@ -155,7 +155,7 @@ def feature_alpha_dropout(
     {},
     input="(N, *), floats: the output of a residual branch",
     p="the probability of a zero, 0 to 1",
-    mode='"row" draws for each sample, "batch" once for all of them',
+    mode='"row" draws one number for each sample, "batch" one number for the whole batch',
     training="True draws zeros, False gives input itself",
 )
 @trace.operation

@@ -25,11 +25,12 @@ Weigh = Callable[[tuple[int, ...], int, Any], None]
 
 @documented(
     {},
-    equation='"ij,jk->ik": letters for the axes of each tensor, then, if there is an arrow, those of the result; '
-    'without an arrow, the letters that occur once, in alphabetical order. "..." stands for axes that '
-    "broadcast; they come first in a result without an arrow",
+    equation='"ij,jk->ik": a letter for each axis of each tensor and, after an arrow, a letter for each axis of the '
+    "result. Without an arrow, the result has the letters that occur once, in alphabetical order. "
+    '"..." stands for axes that broadcast; without an arrow they come first in the result',
     tensors="one Tensor for each term of the equation, all of one type, or a list of them; integers work too",
-    weigh="called before each product with its shape, the length of the sum, and its type; it may raise",
+    weigh="a function that is called before each product with the product's shape, the length of the sum, and the "
+    "type; it may raise an error",
 )
 @trace.operation
 def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
@@ -98,7 +99,8 @@ def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]
     known = set("".join(full))
     if len(set(result)) != len(result) or not set(result) <= known:
         raise ValueError(
-            f"einsum: the result of equation {equation!r} is {right!r}; expected letters of the tensors, each once"
+            f"einsum: the result of equation {equation!r} is {right!r}; expected only letters of the tensors, and "
+            "each letter once"
         )
     _lengths(equation, full, shapes)
     return full, result
@@ -112,7 +114,8 @@ def _lengths(equation: str, terms: list[str], shapes: list[tuple[int, ...]]) -> 
             if own.setdefault(letter, n) != n or (n != 1 and lengths.setdefault(letter, n) != n):
                 given = " and ".join(map(str, shapes))
                 raise ValueError(
-                    f"einsum: an axis of equation {equation!r} has length {lengths.get(letter, own[letter])} and {n}; "
+                    f"einsum: a letter of equation {equation!r} stands for lengths {lengths.get(letter, own[letter])} "
+                    f"and {n}; "
                     f"shapes are {given}"
                 )
 

@@ -63,7 +63,8 @@ def fake_quantize_per_tensor_affine(x: Tensor, scale: Any, zero_point: Any, quan
 @documented(
     RANGE,
     x="a Tensor of floats",
-    scale="the step between two neighbours: a Tensor with one for each place along `axis`, which gets a gradient",
+    scale="the steps between neighbouring numbers: a Tensor with one step for each index along `axis`; it gets a "
+    "gradient",
     zero_point="the integers that stand for 0, a Tensor of scale's shape",
     axis="the axis along which scales differ: 0 for the output channels of a weight",
 )
@@ -89,8 +90,8 @@ def fake_quantize_per_channel_affine(
     for argument, given in (("scale", step), ("zero_point", zero)):
         if given.shape != (x.shape[place],):
             raise ValueError(
-                f"{name}: {argument} has shape {given.shape}; expected ({x.shape[place]},), one for each place along "
-                f"axis {axis} of x; x.shape is {x.shape}"
+                f"{name}: {argument} has shape {given.shape}; expected ({x.shape[place]},), one number for each index "
+                f"along axis {axis} of x; x.shape is {x.shape}"
             )
     _check(name, quant_min, quant_max)
     return FakeQuantize.apply(x, step, zero, low=quant_min, high=quant_max, axis=place)

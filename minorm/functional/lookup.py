@@ -63,10 +63,10 @@ def embedding(
 
 @documented(
     TABLE,
-    input="the numbers of the rows, integers: (bags, n), or (total), all bags one after the other",
-    offsets="(bags), where each bag begins in an input (total); None for an input (bags, n)",
+    input="row numbers, as integers: (bags, n), or (total) with all bags one after the other",
+    offsets="(bags), the position in input at which each bag begins; None if input is (bags, n)",
     mode='how a bag becomes one row: "sum", "mean" or "max"',
-    per_sample_weights='a factor for each number, of input\'s shape, for mode "sum"; None is 1',
+    per_sample_weights='a factor for each row number, with input\'s shape; only for mode "sum". None is 1',
     include_last_offset="True if offsets also say where the last bag ends",
     padding_idx="a row that is left out of its bag and gets no gradient; None means no such row",
 )
@@ -102,7 +102,7 @@ def embedding_bag(
         raise ValueError(f"{name}: mode is {mode!r}; expected 'sum', 'mean' or 'max'")
     if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
         raise ValueError(f"{name}: per_sample_weights has shape {per_sample_weights.shape}, mode is {mode!r}; expected "
-                         f"{input.shape}, input's, and mode 'sum'")  # fmt: skip
+                         f"the shape of input, {input.shape}, and mode='sum'")  # fmt: skip
     padding_idx = _row(name, padding_idx, weight)
     places, there = _bags(input, offsets, include_last_offset)
     if max_norm is not None:
@@ -155,7 +155,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     asked = num_classes == -1 or devices.is_host(tensor.array)  # a check on a GPU would make the host wait
     largest = int(tensor.max()) if asked and tensor.numel() else -1
     if num_classes == -1 and largest < 0:
-        raise ValueError("one_hot: tensor is empty; expected num_classes")
+        raise ValueError(
+            "one_hot: tensor is empty; expected a value for num_classes, because there is no largest class"
+        )
     classes = largest + 1 if num_classes == -1 else num_classes
     if asked and (classes <= largest or (tensor.numel() and int(tensor.min()) < 0)):
         raise ValueError(f"one_hot: tensor holds {int(tensor.min())} to {largest}; expected classes 0 to {classes - 1}")
@@ -167,13 +169,13 @@ def _check_places(name: str, input: Any, weight: Tensor) -> None:
     if not isinstance(input, Tensor):
         raise not_a_tensor(name, "input", input)
     if input.dtype.kind not in "iu":
-        raise TypeError(f"{name}: input is {input.dtype}; expected integers, the numbers of rows; use input.long()")
+        raise TypeError(f"{name}: input is {input.dtype}; expected integer row numbers; use input.long()")
     if weight.ndim != 2:
         raise ValueError(f"{name}: weight has shape {weight.shape}; expected (rows, features)")
     if not devices.is_host(input.array):  # rows on a GPU are not checked, since the host would wait
         return
     if input.numel() and not (int(input.min()) >= 0 and int(input.max()) < len(weight)):
-        rows = f"0 to {len(weight) - 1}, the rows of weight" if len(weight) else "no number, as weight has no rows"
+        rows = f"0 to {len(weight) - 1}, the rows of weight" if len(weight) else "no number, because weight has no rows"
         raise IndexError(f"{name}: input holds {int(input.min())} to {int(input.max())}; expected {rows}")
 
 
@@ -183,7 +185,9 @@ def _row(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
     if not isinstance(padding_idx, (int, np.integer)) or isinstance(padding_idx, bool):
         raise TypeError(f"{name}: padding_idx is {padding_idx!r}; expected an int or None")
     if not -len(weight) <= padding_idx < len(weight):
-        raise ValueError(f"{name}: padding_idx is {padding_idx}; expected a row of the {len(weight)} of weight")
+        raise ValueError(
+            f"{name}: padding_idx is {padding_idx}; expected the number of one of the {len(weight)} rows of weight"
+        )
     return padding_idx % len(weight)
 
 
@@ -206,7 +210,8 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(
-                f"embedding_bag: input has shape {input.shape} and there are offsets; expected one of them"
+                f"embedding_bag: input has shape {input.shape}, and offsets are given; expected an input with one "
+                "axis, or offsets=None"
             )
         places = np.arange(input.numel()).reshape(input.shape)
         return places, np.ones(places.shape, bool)
@@ -218,8 +223,10 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
     ends = starts[1:] if include_last_offset else np.append(starts[1:], input.numel())
     starts = starts[: len(ends)]
     if len(starts) and (starts[0] != 0 or (ends < starts).any() or ends[-1] > input.numel()):
-        raise ValueError(f"embedding_bag: offsets are {offsets.tolist()[:8]}; expected them to rise from 0 to at most "
-                         f"{input.numel()}")  # fmt: skip
+        raise ValueError(
+            f"embedding_bag: offsets are {offsets.tolist()[:8]}; expected numbers that rise from 0 to at most "
+            f"{input.numel()}"
+        )
     steps = np.arange((ends - starts).max(initial=0))
     there = steps < (ends - starts)[:, None]
     return np.where(there, starts[:, None] + steps, 0), there

@@ -24,7 +24,7 @@ COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTo
     input="any shape",
     pad="(before, after) for the last axis, then for the one before it, and so on; a negative number cuts away",
     mode='"constant" adds `value`. For the last 1 to 3 axes only: "reflect" mirrors the elements at the first and the '
-    'last one, "replicate" repeats the nearest one, "circular" continues with the elements from the other end',
+    'last element, "replicate" repeats the nearest element, "circular" continues with the elements from the other end',
     value='the value of the new elements in mode "constant"; None is 0',
 )
 @trace.operation
@@ -50,15 +50,16 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if mode not in COPIES:
         raise ValueError(f"pad: mode is {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'")
     if value not in (None, 0):
-        raise ValueError(f"pad: value is {value}; expected none for mode {mode!r}, which copies elements")
+        raise ValueError(f"pad: value is {value}; expected value=None, because mode {mode!r} copies elements")
     if len(pad) % 2 or not 2 <= len(pad) <= 2 * input.ndim:
-        raise ValueError(f"pad: pad={tuple(pad)}; expected a pair for each of 1 to {input.ndim} last axes")
+        raise ValueError(f"pad: pad={tuple(pad)}; expected 1 to {input.ndim} pairs, one for each of the last axes")
     for i in range(len(pad) // 2):
         axis, (low, high) = input.ndim - 1 - i, pad[2 * i : 2 * i + 2]
         most = {"reflect": input.shape[axis] - 1, "circular": input.shape[axis]}.get(mode, max(low, high))
         if max(low, high) > most or not input.shape[axis]:
             raise ValueError(
-                f"pad: {mode} of ({low}, {high}) around axis {axis} of {input.shape}; expected at most {most} on a side"
+                f"pad: mode {mode} adds ({low}, {high}) elements to axis {axis} of {input.shape}; expected at most "
+                f"{most} on each side"
             )
         if mode == "circular" and min(low, high) < 0:  # cut elements off first, then copy from the new ends
             input = along(input, axis, min(low, 0), min(high, 0), "wrap")

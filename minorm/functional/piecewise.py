@@ -117,7 +117,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     ELEMENTWISE,
     lower="the smallest slope below 0",
     upper="the largest slope below 0, at least lower",
-    training="True draws a slope for each element, False takes the mean of the two",
+    training="True draws a slope for each element, False uses (lower + upper) / 2",
 )
 @trace.operation
 def rrelu(

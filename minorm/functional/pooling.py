@@ -201,8 +201,8 @@ def _windows(
     for k, pair in zip(kernel, paddings, strict=True):
         if max(pair) > k // 2:
             raise ValueError(
-                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= half the kernel, "
-                "without its dilation; pad x itself for more"
+                f"{name}: padding is {padding!r}, kernel_size is {kernel_size!r}; expected padding <= kernel_size // "
+                "2, whatever the dilation; for more padding, pad x itself"
             )
     _check_fit(name, x.array.shape[2:], kernel, strides, paddings, dilations, bool(ceil_mode))
     return kernel, strides, paddings, dilations

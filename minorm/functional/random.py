@@ -52,12 +52,15 @@ def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Sou
     float_type("multinomial", "x", x)
     if x.ndim != 2 or x.shape[1] == 0:
         raise ValueError(
-            f"multinomial: x has shape {x.shape}; expected 2 dimensions (rows, places), at least one place"
+            f"multinomial: x has shape {x.shape}; expected 2 dimensions (rows, places), with at least one place"
         )
     logits = x.cpu().array.astype(np.float64)
     top = logits.max(1, keepdims=True, initial=-np.inf)
     if not np.isfinite(top).all():
-        raise ValueError("multinomial: a row of x has no largest number; expected finite logarithms, or some -inf")
+        raise ValueError(
+            "multinomial: a row of x has no finite maximum; expected logarithms that are finite or -inf, with at "
+            "least one finite number in each row"
+        )
     weights = Tensor(np.exp(logits - top)).to(x.device)
     return weights.multinomial(count, replacement=True, generator=generator).to(dtype)
 

@@ -39,8 +39,10 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     _check("pixel_shuffle", input, 3)
     r, (channels, height, width) = upscale_factor, input.shape[-3:]
     if r < 1 or channels % (r * r):
-        raise ValueError(f"pixel_shuffle: upscale_factor is {r}, input has shape {input.shape}; expected its square to "
-                         f"divide the {channels} channels")  # fmt: skip
+        raise ValueError(
+            f"pixel_shuffle: upscale_factor is {r}, input has shape {input.shape}; expected upscale_factor ** 2 to "
+            f"divide the {channels} channels"
+        )
     lead, k = input.shape[:-3], input.ndim - 3
     apart = input.reshape(*lead, channels // (r * r), r, r, height, width)
     ordered = apart.permute(*range(k), k, k + 3, k + 1, k + 4, k + 2)
@@ -62,8 +64,10 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     _check("pixel_unshuffle", input, 3)
     r, (channels, height, width) = downscale_factor, input.shape[-3:]
     if r < 1 or height % r or width % r:
-        raise ValueError(f"pixel_unshuffle: downscale_factor is {r}, input has shape {input.shape}; expected it to "
-                         "divide height and width")  # fmt: skip
+        raise ValueError(
+            f"pixel_unshuffle: downscale_factor is {r}, input has shape {input.shape}; expected a divisor of height "
+            "and width"
+        )
     lead, k = input.shape[:-3], input.ndim - 3
     apart = input.reshape(*lead, channels, height // r, r, width // r, r)
     ordered = apart.permute(*range(k), k, k + 2, k + 4, k + 1, k + 3)
@@ -179,7 +183,7 @@ def _windows(
         count = (n - d * (k - 1) - 1) // s + 1
         if count < 1:
             raise ValueError(
-                f"{name}: windows of {kernel}, {apart} apart, do not fit into {padded}, the padded lengths"
+                f"{name}: windows of size {kernel} with dilation {apart} do not fit into the padded lengths {padded}"
             )
         check_room(name, (k, count))
         axes.append(np.arange(k)[:, None] * d + np.arange(count) * s)

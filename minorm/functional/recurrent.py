@@ -196,7 +196,9 @@ def _check_tensors(
 def _gates_of(name: str, given: Gates, usual: tuple[Gate, ...], directions: int) -> Sequence[Sequence[Gate]]:
     chosen = [usual] * directions if given is None else given
     if len(chosen) != directions or any(len(gates) != len(usual) for gates in chosen):
-        raise ValueError(f"{name}: activations is {given}; expected {len(usual)} for each of {directions} direction(s)")
+        raise ValueError(
+            f"{name}: activations is {given}; expected {len(usual)} functions for each of {directions} direction(s)"
+        )
     for gate in (gate for gates in chosen for gate in gates):
         if gate.name not in DEFAULTS:
             raise ValueError(f"{name}: activation {gate.name!r} is unknown; expected one of {', '.join(DEFAULTS)}")

@@ -102,32 +102,39 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool | None, antialias:
     if input.ndim not in ranks or 0 in input.shape[2:]:
         raise ValueError(
             f"interpolate: input has shape {input.shape}; expected {' or '.join(map(str, ranks))} axes (N, C, ...) for "
-            f"mode {mode!r}, with at least one element along each of the last"
+            f"mode {mode!r}, with at least one element along each axis after C"
         )
     if align_corners is not None and mode in EVERY_RANK:
         raise ValueError(
             f"interpolate: align_corners is {align_corners}, but mode {mode!r} does not take it; expected None"
         )
     if antialias and mode not in ("bilinear", "bicubic"):
-        raise ValueError(f"interpolate: antialias is for modes 'bilinear' and 'bicubic'; got {mode!r}")
+        raise ValueError(f"interpolate: antialias is True and mode is {mode!r}; expected mode 'bilinear' or 'bicubic'")
 
 
 def _sizes(lengths: tuple[int, ...], size: Any, scale_factor: Any, recompute: Any) -> tuple[list[int], list[float]]:
     """Return the lengths of the result, and the factor by which each axis grows."""
     if (size is None) == (scale_factor is None):
-        raise ValueError(f"interpolate: size={size}, scale_factor={scale_factor}; expected one of the two")
+        raise ValueError(
+            f"interpolate: size={size}, scale_factor={scale_factor}; expected exactly one of size and scale_factor"
+        )
     name, given = ("size", size) if scale_factor is None else ("scale_factor", scale_factor)
     numbers = list(given) if isinstance(given, (tuple, list)) else [given] * len(lengths)
     if len(numbers) != len(lengths) or not all(number > 0 for number in numbers):
         raise ValueError(f"interpolate: {name} is {given}; expected {len(lengths)} numbers above 0, or one for all")
     if scale_factor is None:
         if recompute:
-            raise ValueError("interpolate: recompute_scale_factor is for scale_factor; size was given")
+            raise ValueError(
+                "interpolate: recompute_scale_factor is True and size is given; expected scale_factor instead of size"
+            )
         sizes = [int(number) for number in numbers]
     else:
         sizes = [math.floor(n * number) for n, number in zip(lengths, numbers, strict=True)]
         if 0 in sizes:
-            raise ValueError(f"interpolate: scale_factor {given} leaves nothing of lengths {lengths}")
+            raise ValueError(
+                f"interpolate: scale_factor is {given}, which leaves no element of an axis of lengths {lengths}; "
+                "expected a larger factor"
+            )
     check_room("interpolate", sizes)
     if scale_factor is None or recompute:
         return sizes, [m / n for n, m in zip(lengths, sizes, strict=True)]

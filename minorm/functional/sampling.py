@@ -23,7 +23,7 @@ PADDINGS = ("zeros", "border", "reflection")
     grid="(N, h, w, 2), positions (across, down) for each element of y; or (N, d, h, w, 3), (across, down, deep)",
     mode='how to read between elements: "bilinear", "nearest" (ties go to the even one) or "bicubic"',
     padding_mode='values outside: 0 ("zeros"), the nearest element ("border"), or input mirrored ("reflection")',
-    align_corners="True: -1 and 1 are the centres of the outer elements; False: their outer edges",
+    align_corners="-1 and 1 are the centres (True) or the outer edges (False) of the first and the last element",
 )
 @trace.operation
 def grid_sample(
@@ -49,8 +49,8 @@ def grid_sample(
     axes = input.ndim - 2
     if axes < 1 or grid.ndim != input.ndim or grid.shape[-1] != axes or grid.shape[0] != input.shape[0]:
         raise ValueError(
-            f"grid_sample: grid has shape {grid.shape}, input {input.shape}; expected grid "
-            f"(N, ..., {max(axes, 1)}) for input (N, C, ...), with as many axes"
+            f"grid_sample: grid has shape {grid.shape}, input {input.shape}; expected a grid (N, ..., {max(axes, 1)}) "
+            "with as many axes as input, which is (N, C, ...)"
         )
     if 0 in input.shape[2:]:
         raise ValueError(f"grid_sample: input has shape {input.shape}; expected at least one element along each axis")
@@ -61,7 +61,7 @@ def grid_sample(
     {},
     theta="(N, 2, 3), floats, a map of the plane for each image; or (N, 3, 4), of space",
     size="(N, C, H, W), the shape of the result of grid_sample; or (N, C, D, H, W)",
-    align_corners="True: -1 and 1 are the centres of the outer elements; False: their outer edges",
+    align_corners="-1 and 1 are the centres (True) or the outer edges (False) of the first and the last element",
 )
 @trace.operation
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:

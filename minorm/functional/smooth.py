@@ -147,7 +147,7 @@ def softmin(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     ALONG,
     logits="any shape, floats: unnormalized log-probabilities along `dim`",
     tau="the temperature: a small one makes y nearly one-hot, a large one nearly uniform",
-    hard="True gives the largest element as 1 and the others as 0, with the gradient of the soft ones",
+    hard="True gives 1 for the largest element and 0 for the others, with the same gradient as hard=False",
     eps="accepted but ignored, as in PyTorch",
 )
 @trace.operation

@@ -156,7 +156,10 @@ def _unpool(
     if output_size is not None:
         wanted = tuple(output_size)[-rank:]
         if any(abs(w - n) >= s for w, n, s in zip(wanted, lengths, strides, strict=True)):
-            raise ValueError(f"{name}: output_size is {tuple(output_size)}; expected less than a stride from {lengths}")
+            raise ValueError(
+                f"{name}: output_size is {tuple(output_size)}; expected lengths that differ from {lengths} by less "
+                "than a stride"
+            )
         lengths = wanted
 
     if min(lengths) < 1:

@@ -149,8 +149,9 @@ def check_fit(operation: str, size: Ints, kernel: Ints, padding: Pairs, dilation
             span = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
             padded = tuple(n + low + high for n, (low, high) in zip(size, padding, strict=True))
             raise ValueError(
-                f"{operation}: the kernel is larger than the padded input: it spans {span}, the input is {padded} with "
-                f"padding {padding}; expected at most that; use a smaller kernel or more padding"
+                f"{operation}: the kernel is larger than the padded input: the kernel spans {span}, and the input "
+                f"with padding {padding} spans {padded}; expected a kernel that fits into the padded input; use a "
+                "smaller kernel or more padding"
             )
 
 

@@ -142,8 +142,8 @@ def walk(
                     shape, dtype = source.array.shape, source.array.dtype
                 if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
                     raise RuntimeError(
-                        f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
-                        f"its input is {dtype}{shape}"
+                        f"backward of {type(function).__name__}: the gradient of an input is "
+                        f"{array.dtype}{array.shape}; expected {dtype}{shape}, the type and shape of the input"
                     )
                 found.append((source, index, array, i in function.fresh))
         if not retain_graph:

@@ -41,8 +41,8 @@ class Context:
         for i, tensor in enumerate(tensors):
             if tensor is not None and not is_tensor(tensor):
                 raise TypeError(
-                    f"save_for_backward: argument {i} is {kind_of(tensor)}; expected Tensors; "
-                    "keep others as attributes: ctx.name = value"
+                    f"save_for_backward: argument {i} is {kind_of(tensor)}; expected Tensors; keep other values as "
+                    "attributes: ctx.name = value"
                 )
         self._to_save = tensors
 
@@ -66,7 +66,8 @@ class Context:
         """The saved Tensors, as Tensors of the graph. Raises RuntimeError if a backward pass has freed them."""
         if self._saved is None:
             raise RuntimeError(
-                "saved_tensors: they were freed by an earlier backward(); call backward(retain_graph=True) to keep them"
+                "saved_tensors: the Tensors were freed by an earlier backward(); call backward(retain_graph=True) to "
+                "keep them"
             )
         return tuple([tensor if i is None else self._output(tensor, i) for tensor, i in self._saved])
 
@@ -83,7 +84,7 @@ class _Once(graph.Function):
 
     def backward(self, *_: Any) -> Any:
         raise RuntimeError(
-            f"{self.name}: its backward is marked once_differentiable, and its gradient was to be differentiated; "
+            f"{self.name}: backward is marked once_differentiable, so the gradient cannot be differentiated again; "
             "expected create_graph=False"
         )
 

@@ -65,14 +65,14 @@ class Node(graph.Function):
         if len(results) < count or any(dx is not None for dx in results[count:]):
             raise RuntimeError(
                 f"{name}.backward: returned {len(results)} gradients; expected {count}, one for each argument of "
-                "forward, None for one that is no Tensor"
+                "forward, and None for an argument that is not a Tensor"
             )
         for i, dx in enumerate(results[:count]):
             if dx is not None and not is_tensor(dx):
                 raise TypeError(f"{name}.backward: gradient {i} is {kind_of(dx)}; expected a Tensor or None")
             if dx is not None and not self.of_tensors[i]:
                 raise RuntimeError(
-                    f"{name}.backward: gradient {i} is a Tensor, and argument {i} of forward is not; expected None"
+                    f"{name}.backward: gradient {i} is a Tensor, but argument {i} of forward is not; expected None"
                 )
         edges = self.edges or ()
         return tuple([_in_form_of_input(dx, edge) for dx, edge in zip(results[:count], edges, strict=True)])
@@ -142,8 +142,9 @@ class Function(graph.Function):
             cls.node = type(cls.__name__, (Node,), {"kind": cls})
         elif isinstance(backward, staticmethod) and forward is not graph.Function.forward:
             raise TypeError(
-                f"{cls.__name__}: backward is a static method and forward is not; expected forward(ctx, *tensors) "
-                "and backward(ctx, *gradients), or neither, forward(self, *arrays) and backward(self, *gradients)"
+                f"{cls.__name__}: backward is a static method and forward is not; expected two static methods, "
+                "forward(ctx, *tensors) and backward(ctx, *gradients), or two ordinary methods, forward(self, "
+                "*arrays) and backward(self, *gradients)"
             )
 
     @classmethod

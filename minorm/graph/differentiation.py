@@ -17,16 +17,20 @@ from minorm.graph.graph import is_tensor
 from minorm.support.argument_errors import kind_of
 from minorm.support.documented import documented
 
-GRAPH_KEPT = "True keeps the graph for another walk, False frees it on the way; None is create_graph"
+GRAPH_KEPT = (
+    "True keeps the graph for another backward pass, False frees the graph; None uses the value of create_graph"
+)
 
 
 @documented(
     {},
     tensors="the Tensor or Tensors to differentiate",
-    grad_tensors="weights of their elements, one Tensor or array for each; None for Tensors of one element",
+    grad_tensors=(
+        "for each of tensors, a Tensor or an array with one weight per element; None for Tensors of one element"
+    ),
     retain_graph=GRAPH_KEPT,
-    create_graph="True leaves gradients that are in the graph, and can be differentiated",
-    inputs="the Tensors that get a gradient, one or several or a dict of them; None is every leaf that requires grad",
+    create_graph="True records the gradients in the graph, so that they can be differentiated",
+    inputs="the Tensors that get a gradient: one, several, or a dict; None is every leaf that requires grad",
 )
 def backward(
     tensors: Any,
@@ -86,7 +90,7 @@ def _targets(inputs: Any) -> tuple[Any, ...]:
         raise RuntimeError("backward: inputs is empty; expected Tensors that require grad, or None for all leaves")
     for i, x in enumerate(found):
         if not x.requires_grad:
-            raise RuntimeError(f"backward: inputs[{i}] does not require grad; expected Tensors that do")
+            raise RuntimeError(f"backward: inputs[{i}] does not require grad; expected Tensors that require grad")
     for x in found:
         x.retain_grad()
     return found
@@ -94,13 +98,18 @@ def _targets(inputs: Any) -> tuple[Any, ...]:
 
 @documented(
     {},
-    outputs="what is differentiated, a Tensor or several",
-    inputs="the Tensors to differentiate by, one or several or a dict of them, which require grad",
-    grad_outputs="weights of the outputs' elements, one Tensor for each; None for outputs of one element",
+    outputs="the Tensor or Tensors to differentiate",
+    inputs=(
+        "the Tensors with respect to which outputs are differentiated: one, several, or a dict; each must require grad"
+    ),
+    grad_outputs="for each output, a Tensor with one weight per element; None for outputs of one element",
     retain_graph=GRAPH_KEPT,
-    create_graph="True gives gradients that are in the graph, and can be differentiated",
-    only_inputs="accepted, without effect: no other gradient is computed",
-    allow_unused="True gives None for an input that the outputs do not depend on; None and False raise",
+    create_graph="True records the gradients in the graph, so that they can be differentiated",
+    only_inputs="accepted but ignored: only the gradients of inputs are computed",
+    allow_unused=(
+        "True gives None for an input that the outputs do not depend on; None and False raise an error for such an "
+        "input"
+    ),
     materialize_grads="True gives zeros for such an input",
 )
 def grad(
@@ -127,12 +136,14 @@ def grad(
     """
     ends, starts = _several("autograd.grad", "outputs", outputs), _several("autograd.grad", "inputs", inputs)
     if materialize_grads and allow_unused is False:
-        raise ValueError("autograd.grad: allow_unused=False with materialize_grads=True; expected True or None")
+        raise ValueError(
+            "autograd.grad: allow_unused is False and materialize_grads is True; expected allow_unused=True or None"
+        )
     if not starts:
         raise RuntimeError("autograd.grad: inputs is empty; expected Tensors that require grad")
     for i, x in enumerate(starts):
         if not x.requires_grad:
-            raise RuntimeError(f"autograd.grad: input {i} does not require grad; expected inputs that do")
+            raise RuntimeError(f"autograd.grad: input {i} does not require grad; expected inputs that require grad")
     given = _one_for_each("autograd.grad", "grad_outputs", grad_outputs, ends)
     weights = _weights("autograd.grad", ("output", "grad_outputs"), ends, given)
     keep = create_graph if retain_graph is None else bool(retain_graph)
@@ -146,8 +157,8 @@ def grad(
                 results[i] = x.from_array(np.zeros_like(x.array))
         elif dx is None and not allow_unused:
             raise RuntimeError(
-                f"autograd.grad: the outputs do not depend on input {i}; expected that they do; "
-                "allow_unused=True gives None for it"
+                f"autograd.grad: the outputs do not depend on input {i}; expected inputs that the outputs depend on; "
+                "allow_unused=True gives None for the others"
             )
     return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else tuple(results)
 
@@ -157,7 +168,7 @@ def _several(operation: str, name: str, values: Any) -> tuple[Any, ...]:
     if is_tensor(values):
         return (values,)
     if not hasattr(values, "__iter__"):
-        raise TypeError(f"{operation}: {name} is {kind_of(values)}; expected a Tensor, or several")
+        raise TypeError(f"{operation}: {name} is {kind_of(values)}; expected a Tensor, or several Tensors")
     found = tuple(values.values() if isinstance(values, dict) else values)
     for i, value in enumerate(found):
         if not is_tensor(value):
@@ -184,10 +195,15 @@ def _weights(operation: str, names: tuple[str, str], ends: Sequence[Any], given:
 def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weight: Any) -> Any:
     """Return an array with the weights of one output's elements."""
     if not output.requires_grad:
-        raise RuntimeError(f"{operation}: {what} {i} does not require grad; expected a result of what does")
+        raise RuntimeError(
+            f"{operation}: {what} {i} does not require grad; expected a result that was computed from Tensors that "
+            "require grad"
+        )
     if weight is None:
         if output.array.size != 1:
-            raise RuntimeError(f"{operation}: {what} {i} has shape {output.shape}; expected one element, or {name}")
+            raise RuntimeError(
+                f"{operation}: {what} {i} has shape {output.shape}; expected one element, or weights in {name}"
+            )
         with devices.on_device_of(output.array):
             return np.ones_like(output.array)
     array = weight.array if is_tensor(weight) else weight
@@ -195,7 +211,8 @@ def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weigh
         raise TypeError(f"{operation}: {name}[{i}] is {kind_of(weight)}; expected a Tensor or None")
     if not devices.same_device(array, output.array):
         raise RuntimeError(
-            f"{operation}: {name}[{i}] is on {devices.device_of(array)}; expected {output.device}, as the tensor is"
+            f"{operation}: {name}[{i}] is on {devices.device_of(array)}; expected {output.device}, the device of the "
+            "tensor"
         )
     if array.shape != output.shape or array.dtype != output.dtype:
         raise ValueError(
@@ -214,7 +231,7 @@ def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any
     return [(y, v if is_tensor(v) else y.from_array(array)) for y, array, v in pairs]
 
 
-@documented({}, data="a Tensor", requires_grad="True: backward() should leave a gradient in it")
+@documented({}, data="a Tensor", requires_grad="True makes backward() store a gradient in the Tensor")
 def Variable(data: Any, requires_grad: bool = False) -> Any:
     """Return the Tensor `data`, detached from its graph; older programs call this function for each batch.
 

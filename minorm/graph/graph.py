@@ -89,8 +89,8 @@ class Function:
     def gradient(self, *gradients: Any) -> Any:
         """Do the same computation as backward, but with Tensors, so that the result can be differentiated again."""
         raise NotImplementedError(
-            f"create_graph=True: {type(self).__name__} has no gradient of its gradient; expected a Function with "
-            "gradient(self, *gradients), which is its backward written with Tensors; or create_graph=False"
+            f"create_graph=True: {type(self).__name__} has no gradient of its gradient; expected a Function whose "
+            "method gradient(self, *gradients) does the work of backward with Tensors, or create_graph=False"
         )
 
     @classmethod
@@ -214,7 +214,7 @@ class Function:
         """Return the error for a walk that reaches this node after `free`."""
         return RuntimeError(
             f"backward: the graph of {type(self).__name__} was freed by an earlier backward(); "
-            "call backward(retain_graph=True) the first time to walk it twice"
+            "to use the graph twice, call backward(retain_graph=True) the first time"
         )
 
     def free(self) -> None:

@@ -43,7 +43,7 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
     returns a Tensor, this Tensor replaces the gradient.
     """
     if not tensor.requires_grad:
-        raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
+        raise RuntimeError("register_hook: the tensor does not require grad; expected a tensor that requires grad")
     source = tensor.creator or tensor
     with _registering:  # two threads may register at the same time, and both hooks must stay
         known = id(source) in registered
@@ -104,6 +104,6 @@ def _array_of_answer(answer: Any, array: Any) -> Any:
     if answer.array.shape != array.shape or answer.array.dtype != array.dtype:
         raise ValueError(
             f"register_hook: the hook returned {answer.array.dtype} of shape {answer.array.shape}; expected "
-            f"{array.dtype} of shape {array.shape}, as the gradient is"
+            f"{array.dtype} of shape {array.shape}, the type and shape of the gradient"
         )
     return answer.array

@@ -61,16 +61,18 @@ class Recomputation:
     def _check(self, forms: list[tuple[Any, ...]]) -> None:
         if forms == self.forms:
             return
-        advice = "expected the same operations: a function must depend on its arguments alone, and on random numbers"
+        advice = (
+            "expected the same operations, because the function may depend only on its arguments and on random numbers"
+        )
         for place, (before, now) in enumerate(zip(self.forms, forms, strict=False)):
             if before != now:
                 raise RuntimeError(
-                    f"checkpoint: operation {place} of the function was {_shown(before)}, and {_shown(now)} when it "
-                    f"ran again for backward(); {advice}"
+                    f"checkpoint: operation {place} of the function was {_shown(before)}, but {_shown(now)} when the "
+                    f"function ran again for backward(); {advice}"
                 )
         raise RuntimeError(
-            f"checkpoint: the function left {len(self.forms)} operations behind, and {len(forms)} when it ran again "
-            f"for backward(); {advice}"
+            f"checkpoint: the function recorded {len(self.forms)} operations, but {len(forms)} when it ran again for "
+            f"backward(); {advice}"
         )
 
 

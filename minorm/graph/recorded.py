@@ -112,8 +112,8 @@ def _check_form(function: Function, edge: Any, gradient: Any) -> None:
         shape, dtype = source.shape, source.dtype
     if gradient.shape != shape or gradient.dtype != dtype:
         raise RuntimeError(
-            f"gradient of {type(function).__name__}: it is {gradient.dtype}{gradient.shape}, its input is "
-            f"{dtype}{shape}"
+            f"gradient of {type(function).__name__}: the gradient of an input is {gradient.dtype}{gradient.shape}; "
+            f"expected {dtype}{shape}, the type and shape of the input"
         )
 
 

@@ -96,7 +96,9 @@ class CheckedBackend:
         dx, ds, db = _parts(found, ("dx", "ds", "db"), "backward")
         for name, value in (("ds", ds), ("db", db)):
             if value is not None and getattr(value, "size", None) != nest.param_size:
-                raise ValueError(f"backend.backward: {name} is {_kind(value)}; expected {nest.param_size} elements")
+                raise ValueError(
+                    f"backend.backward: {name} is {_kind(value)}; expected an array of {nest.param_size} elements"
+                )
         return None if dx is None else _like(dx, x, "backward: dx"), ds, db
 
     def apply(self, nest: Nest, x: Array, *others: Any, **options: Any) -> Array:

@@ -104,5 +104,8 @@ def backend_of(operation: str, variance: Any, backend: Any) -> Any:
         names = ", ".join(map(repr, FORMULAS))
         raise ValueError(f"{operation}: variance={variance!r}; expected None, {names}")
     if backend is not None:
-        raise ValueError(f"{operation}: variance={variance!r} and a backend, which has its own; expected one of them")
+        raise ValueError(
+            f"{operation}: variance={variance!r} and a backend are given; expected only one, because a backend "
+            "computes the variance itself"
+        )
     return _BACKENDS[variance]

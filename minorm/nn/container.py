@@ -20,7 +20,7 @@ class _Numbered(Module):
     def _key(self, index: int) -> str:
         keys = self._keys()
         if not -len(keys) <= index < len(keys):
-            raise IndexError(f"{type(self).__name__}: index {index} is out of range; it holds {len(keys)} modules")
+            raise IndexError(f"{type(self).__name__}: index {index} is out of range for {len(keys)} modules")
         return keys[index]
 
     def __len__(self) -> int:

@@ -119,7 +119,8 @@ def trunc_normal_(
     """
     if not a < b or mean + 8 * std < a or mean - 8 * std > b:
         raise ValueError(
-            f"trunc_normal_: [a, b] is [{a}, {b}]; expected an interval that mean={mean}, std={std} reaches"
+            f"trunc_normal_: [a, b] is [{a}, {b}]; expected a < b, and an interval that overlaps mean +- 8 * std, "
+            f"where mean={mean} and std={std}"
         )
     generator = generators.source(generator)
     values = generator.normal(mean, std, tensor.shape)
@@ -317,7 +318,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """
     if not 3 <= tensor.ndim <= 5 or groups < 1 or tensor.shape[0] % groups:
         raise ValueError(f"dirac_: tensor has shape {tensor.shape} with groups={groups}; expected (out, in, *kernel), "
-                         "and groups that divide out")  # fmt: skip
+                         "and groups that divide the first axis")  # fmt: skip
     values = np.zeros(tensor.shape)
     share = tensor.shape[0] // groups
     for i in range(tensor.shape[0]):

@@ -65,7 +65,9 @@ class Module(Attributes):
             >>> nn.Linear(4, 2).forward(mn.randn(3, 4)).shape
             (3, 2)
         """
-        raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, x): ...` in it")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no forward; write `def forward(self, x): ...` in the class"
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `forward` and the hooks, and return the result."""
@@ -200,7 +202,9 @@ class Module(Attributes):
             if module._kinds.get(name) != MODULE:
                 names = printable(", ".join(child for child, _ in module.named_children()) or "none")
                 owner = type(module).__name__
-                raise AttributeError(f"get_submodule: {owner} has no child {name!r} of {target!r}; it has: {names}")
+                raise AttributeError(
+                    f"get_submodule: target is {target!r}, but {owner} has no child {name!r}; its children are: {names}"
+                )
             module = module.__dict__[name]
         return module
 
@@ -307,11 +311,15 @@ class Module(Attributes):
         """Return extra state, which is saved in the state_dict under the key "_extra_state". A subclass defines this
         method.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no get_extra_state; write it, and set_extra_state")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no get_extra_state; define both get_extra_state and set_extra_state"
+        )
 
     def set_extra_state(self, state: Any) -> None:
         """Restore the state that `get_extra_state` returned."""
-        raise NotImplementedError(f"{type(self).__name__} has no set_extra_state; write it beside get_extra_state")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no set_extra_state; define both get_extra_state and set_extra_state"
+        )
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
         """Copy a state into the parameters and buffers. If the state does not fit, a ValueError lists all problems and

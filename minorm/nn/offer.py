@@ -97,8 +97,8 @@ def take(
     offer = next((one.offer for one in given if isinstance(one, Part | Lines)), None)
     if offer is None:
         raise TypeError(
-            f"_load_from_state_dict of {type(place).__name__}: neither the state nor a list is what load_state_dict "
-            "passes; expected at least one of them. To load a module, call load_state_dict"
+            f"_load_from_state_dict of {type(place).__name__}: neither the state nor one of the lists comes from "
+            "load_state_dict; expected at least one of them. To load a module, call load_state_dict"
         )
     lacking, more = offer.part(place, state, prefix)
     if strict:

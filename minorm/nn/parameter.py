@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 @documented(
     {},
     data="a Tensor or an array, whose memory is shared, not copied; numbers and lists become float32",
-    requires_grad="False keeps it from being trained",
+    requires_grad="False excludes the parameter from training",
 )
 class Parameter(Tensor):
     """A learned Tensor, which requires grad. Assigning a Parameter to an attribute of a Module registers the Parameter.
@@ -59,7 +59,7 @@ class Parameter(Tensor):
 @documented(
     {},
     data="a Tensor or an array, whose memory is shared, not copied",
-    persistent="False keeps it out of the state_dict",
+    persistent="False keeps the buffer out of the state_dict",
 )
 class Buffer(Tensor):
     """A Tensor that is saved but not learned. Assigning a Buffer to an attribute of a Module registers the Buffer.

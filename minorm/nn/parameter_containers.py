@@ -34,7 +34,7 @@ class ParameterList(Module):
 
     def _place(self, index: int) -> str:
         if not -len(self) <= index < len(self):
-            raise IndexError(f"ParameterList: index {index} is out of range; it holds {len(self)}")
+            raise IndexError(f"ParameterList: index {index} is out of range for {len(self)} elements")
         return str(index % len(self))
 
     def __len__(self) -> int:
@@ -74,7 +74,10 @@ class ParameterList(Module):
         raise NotImplementedError("ParameterList has no forward; loop over it")
 
 
-@documented({}, parameters="names and values, a dict or pairs; a plain dict is sorted by name. None is an empty dict")
+@documented(
+    {},
+    parameters="names and values, as a dict or as pairs; the names of a plain dict are sorted. None is an empty dict",
+)
 class ParameterDict(Module):
     """A dict of parameters. The parent module finds these parameters, while a plain dict would hide them.
 

@@ -87,7 +87,8 @@ class NormCall:
         """
         if x.shape != self.shape or (x.dtype is not self.stored and x.dtype != self.stored):
             raise ValueError(
-                f"NormCall: x is {x.dtype}{x.shape}; expected {self.stored}{self.shape}, as it was made for"
+                f"NormCall: x is {x.dtype}{x.shape}; expected {self.stored}{self.shape}, the type and shape for which "
+                "the call was made"
             )
         flags = x.flags
         if flags.c_contiguous and (type(x) is not ndarray or flags.aligned):

@@ -95,7 +95,7 @@ class RunningStats:
     ) -> None:
         if momentum is None and batches is None:
             raise ValueError(
-                "RunningStats: momentum=None averages over all batches and needs their number; pass batches"
+                "RunningStats: momentum=None averages over all batches and needs the number of batches; pass batches"
             )
         self.mean = mean
         self.var = var
@@ -148,7 +148,7 @@ class RunningStats:
             if own and self.unbiased:
                 raise NotImplementedError(
                     "RunningStats.update_counted: statistics of each sample with unbiased_running_var=True cannot be "
-                    "merged where a mask leaves each sample another number of elements"
+                    "merged if a mask leaves different numbers of elements in the samples"
                 )
             parts = self._parts(mean, var, count, samples, rest, own)
             takes = [_mode.take(self, *_part(finite, *part)) for part in parts]

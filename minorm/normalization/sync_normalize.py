@@ -57,7 +57,7 @@ class NormalizeAcross(Function):
         if count == 1 and not (running is not None and running.is_part):
             raise ValueError(
                 f"batch_norm: one value per channel on all {group.size} ranks together has no variance to normalize "
-                f"with in training; x.shape is {x.shape} on this one; expected more than one value per channel: a "
+                f"with in training; x.shape is {x.shape} on this rank; expected more than one value per channel: a "
                 "larger batch, or training=False"
             )
         total = k + d

@@ -49,8 +49,8 @@ def operands(operation: str, *values: Any, real: bool = False, broadcast: bool =
         except ValueError:
             shapes = " and ".join(str(t.shape) for t in result)
             raise ValueError(
-                f"{operation}: shapes {shapes} do not broadcast; "
-                "expected equal lengths or 1, aligned from the last axis"
+                f"{operation}: shapes {shapes} do not broadcast; expected lengths that are equal or 1, compared from "
+                "the last axis"
             ) from None
     return result
 

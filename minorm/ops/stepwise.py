@@ -27,8 +27,8 @@ def expect_divisor(operation: str, b: Any) -> None:
     """Raise ZeroDivisionError if an integer in b is 0, since integers have no infinity. On a GPU nothing is checked."""
     if type(b) is np.ndarray and b.dtype not in dtypes.FLOATS and not b.all():
         raise ZeroDivisionError(
-            f"{operation}: b is 0 at {int((b == 0).sum()):,} of its {b.size:,} places, and its type is {b.dtype}; "
-            "expected integers other than 0, or floats, such as x.float()"
+            f"{operation}: b has {int((b == 0).sum()):,} zeros among its {b.size:,} elements, and its type is "
+            f"{b.dtype}; expected integers other than 0, or floats, such as x.float()"
         )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 OTHER = {
-    "other": "a number, or a Tensor; the two broadcast",
+    "other": "a number, or a Tensor; x and this Tensor broadcast",
     "alpha": "the factor of other",
 }
 
 AXES = {
     "dim": "an axis or several, negative ones count from the end; None is all",
     "keepdim": "True keeps the axes with length 1, False drops them",
-    "dtype": "the type that x is cast to first; None is its own type, int64 for smaller integers",
+    "dtype": "the type to which x is cast first; None is x's type, or int64 for smaller integers",
 }
 
 AXIS = "an axis; negative ones count from the end"
@@ -20,20 +20,20 @@ DRAWN = {"generator": "a minorm.Generator, or NumPy's, to draw from; None is the
 MADE = {
     "dtype": "the element type; None is the default float type, float32",
     "device": 'the device of the result, "cpu" or "cuda"; None is the CPU',
-    "requires_grad": "True: backward() should leave a gradient in it",
+    "requires_grad": "True makes backward() store a gradient in the Tensor",
     "size": "the length of each axis, as numbers or as one tuple",
 }
 
 MADE_LIKE = MADE | {
     "input": "a Tensor of the shape wanted",
-    "dtype": "the element type; None is input's",
-    "device": 'the device of the result, "cpu" or "cuda"; None is that of input',
-    "memory_format": "the order in memory; None is input's, minorm.contiguous_format row-major",
+    "dtype": "the element type; None is input's type",
+    "device": 'the device of the result, "cpu" or "cuda"; None is input\'s device',
+    "memory_format": "the order in memory; None is input's order, minorm.contiguous_format is row-major order",
 }
 
 MEMORY = {
     "memory_format": "minorm.channels_last for images whose channels lie last in memory; None keeps the order",
-    "non_blocking": "accepted, without effect: a copy is waited for",
+    "non_blocking": "accepted but ignored: the program waits for the copy",
 }
 
 DRAW = MADE | DRAWN

@@ -128,7 +128,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     {},
     a="any shape",
     b="any shape, of a's type",
-    dims="the number of axes, the last of a with the first of b; or a pair of lists, the axes of a and those of b",
+    dims="n, for the last n axes of a and the first n axes of b; or a pair of lists, with axes of a and axes of b",
 )
 @checked
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
@@ -294,7 +294,7 @@ def _check_origin(operation: str, tensors: Sequence[Any]) -> None:
     input="a Tensor or an array",
     other="a Tensor or an array",
     rtol="the allowed difference, as a share of |other|",
-    atol="the allowed difference that is added to it",
+    atol="the allowed difference that is added to rtol * |other|",
     equal_nan="True treats NaN as equal to NaN",
 )
 @checked

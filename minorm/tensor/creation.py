@@ -81,12 +81,12 @@ def from_numpy(ndarray: Any) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(
-            f"from_numpy: got {type(ndarray).__name__}; expected a NumPy array; minorm.tensor(data) copies others"
+            f"from_numpy: got {type(ndarray).__name__}; expected a NumPy array; minorm.tensor(data) copies other data"
         )
     if ndarray.dtype != dtypes.check(ndarray.dtype):
         raise TypeError(
-            f"from_numpy: byte order {ndarray.dtype.byteorder!r} is foreign; expected native; "
-            "use array.astype(array.dtype.newbyteorder('='))"
+            f"from_numpy: byte order is {ndarray.dtype.byteorder!r}; expected the byte order of this machine; use "
+            "array.astype(array.dtype.newbyteorder('='))"
         )
     return Tensor(ndarray)
 
@@ -262,7 +262,7 @@ def full_like(
 
 @documented(
     MADE,
-    start="the first number; without `end` it is the end, and the first number is 0",
+    start="the first number; if `end` is missing, `start` is the end and the first number is 0",
     end="the bound that all numbers stay below",
     step="the difference of two neighbours",
     dtype="the element type; None is int64 for integers, the default float type otherwise",

@@ -38,14 +38,14 @@ def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
     root, links = _origin(x)
     if any(link.detached for link in links):
         raise RuntimeError(
-            f"{operation}: x is a view, made inside no_grad() or by an autograd.Function, of a tensor that requires "
-            "grad; expected one made by an operation outside, x.clone(), or x.detach()"
+            f"{operation}: x is a view of a tensor that requires grad, and was made inside no_grad() or by an "
+            "autograd.Function; expected a view that was made outside; work on x.clone() or x.detach()"
         )
     if root.requires_grad and root.creator is None:
         what = "a leaf" if root is x else "a view of a leaf"
         raise RuntimeError(
-            f"{operation}: the tensor is {what} that requires grad, and no recorded operation may change it; "
-            "change it inside minorm.no_grad(), or compute a new tensor"
+            f"{operation}: the tensor is {what} that requires grad, and no recorded operation may change a leaf; "
+            "change the tensor inside minorm.no_grad(), or compute a new tensor"
         )
     return True
 
@@ -54,11 +54,11 @@ def _check_memory(x: Any, operation: str) -> None:
     steps = zip(x.array.strides, x.shape, strict=True)
     if x.array.size and any(step == 0 and length > 1 for step, length in steps):
         raise RuntimeError(
-            f"{operation}: several elements of x share one place in memory (expand); expected one each; "
-            "work on x.clone()"
+            f"{operation}: several elements of x share one place in memory (expand); expected a separate place for "
+            "each element; work on x.clone()"
         )
     if type(x.array) is np.ndarray and not x.array.flags.writeable:
-        raise RuntimeError(f"{operation}: x is around a read-only array; expected one to write to; use x.clone()")
+        raise RuntimeError(f"{operation}: x holds a read-only array; expected a writable array; use x.clone()")
 
 
 def _origin(x: Any) -> tuple[Any, list[View]]:

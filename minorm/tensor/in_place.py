@@ -175,7 +175,8 @@ class InPlace:
         for bound in (min, max):
             if isinstance(bound, (float, np.floating)) and not dtypes.is_float(self.dtype):
                 raise TypeError(
-                    f"clip_: x is {self.dtype}, a bound is {bound}; expected bounds that are integers, or x.float()"
+                    f"clip_: x is {self.dtype}, a bound is {bound}; expected integer bounds, or floats as x, such as "
+                    "x.float()"
                 )
         return self._become("clip_", elementwise.Clip, low=min, high=max)
 
@@ -196,8 +197,8 @@ class InPlace:
             result = function.apply(*values, **options).to(self.dtype)
             if recorded and not result.requires_grad:
                 raise RuntimeError(
-                    f"{operation}: no gradient passes {function.__name__}, and x is a result in the graph; "
-                    "compute on x.detach(), or inside minorm.no_grad()"
+                    f"{operation}: {function.__name__} has no gradient, and x is a result in the graph; compute on "
+                    "x.detach(), or inside minorm.no_grad()"
                 )
             if result.creator is not None:
                 history.keep_copies(result.creator, self.array)

@@ -22,10 +22,10 @@ _profiles = {
 @documented(
     {},
     precision="the number of digits after the point",
-    threshold="with more elements than this, each axis shows only `edgeitems` at each end",
-    edgeitems="the number of elements to show at each end then",
+    threshold="if a tensor has more elements than this, each axis shows only `edgeitems` elements at each end",
+    edgeitems="the number of elements to show at each end of a shortened axis",
     linewidth="the number of characters per line",
-    profile='"default", "short" or "full" sets the others',
+    profile='"default", "short" or "full" sets all other options',
     sci_mode="True always writes numbers as 1e-05, False never; None decides by the numbers",
 )
 @checked

@@ -136,8 +136,8 @@ def rand_like(
 
 @documented(
     DRAW_LIKE,
-    low="the lowest number; without high, the bound that all numbers stay below",
-    high="the bound that all numbers stay below; None uses low as the bound, and 0 as the lowest number",
+    low="the lowest number; if high is missing, the bound that all numbers stay below",
+    high="the bound that all numbers stay below; with None, low is the bound and 0 is the lowest number",
 )
 @making
 def randint_like(
@@ -159,9 +159,9 @@ def randint_like(
 @documented(
     DRAW,
     mean="the mean of the draws, a number or a Tensor",
-    std="their standard deviation, a number or a Tensor of at least 0",
+    std="the standard deviation of the draws, a number or a Tensor of at least 0",
     size="the shape, a tuple, if mean and std are numbers",
-    dtype="the element type; None is that of mean or std, or the default float type",
+    dtype="the element type; None is the type of mean or std, or the default float type",
     device='the device of the result, "cpu" or "cuda", if mean and std are numbers; None is the CPU',
 )
 @making

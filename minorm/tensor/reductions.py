@@ -228,8 +228,8 @@ def _non_empty_axes(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int,
     """Return the axes; raise ValueError if one of them has no elements."""
     if not all(x.shape[axis] for axis in axes):
         raise ValueError(
-            f"{operation}: nothing has no extreme; shape is {x.shape}; expected at least one element along "
-            f"{'every axis' if len(axes) == x.ndim else f'axes {axes}'}"
+            f"{operation}: x has no elements along a reduced axis, so there is no extreme value; shape is {x.shape}; "
+            f"expected at least one element along {'every axis' if len(axes) == x.ndim else f'axes {axes}'}"
         )
     return axes
 

@@ -41,15 +41,15 @@ def searchsorted(
     """
     if side not in (None, "left", "right") or (side == "left" and right):
         raise ValueError(
-            f"searchsorted: side is {side!r}, right is {right}; expected 'left' without right=True, or 'right'"
+            f"searchsorted: side is {side!r}, right is {right}; expected 'left' with right=False, or 'right'"
         )
     if sorter is not None:
         sorted_sequence = sorted_sequence.gather(-1, sorter)
     order, x = operands("searchsorted", sorted_sequence, input, broadcast=False)
     if order.ndim != 1 and (order.ndim == 0 or order.shape[:-1] != x.shape[:-1] or x.ndim != order.ndim):
         raise ValueError(
-            f"searchsorted: sorted_sequence has shape {order.shape}, input {x.shape}; expected a vector, or axes that "
-            "are equal but for the last"
+            f"searchsorted: sorted_sequence has shape {order.shape}, input {x.shape}; expected a vector, or shapes "
+            "that are equal except along the last axis"
         )
     return _searched(order, x, right or side == "right", out_int32)
 
@@ -82,7 +82,7 @@ def _searched(order: Any, x: Any, right: bool, out_int32: bool) -> Tensor:
     {},
     elements="a Tensor or a number",
     test_elements="the numbers to search, a Tensor or a number",
-    assume_unique="accepted but ignored: numbers may always come twice",
+    assume_unique="accepted but ignored: numbers may always occur several times",
     invert="True inverts the result",
 )
 @checked

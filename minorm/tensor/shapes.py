@@ -84,7 +84,7 @@ class Shapes(Generic[TensorT]):
         elif -1 in target or known != size:
             raise ValueError(
                 f"reshape: shape {target} does not hold the {self.numel()} elements of {self.shape}; "
-                "expected sizes with that product, one of which may be -1"
+                "expected sizes whose product is the number of elements; one size may be -1"
             )
         return layout.Reshape.apply(self, shape=target)
 
@@ -171,8 +171,8 @@ class Shapes(Generic[TensorT]):
         new = wanted[: max(0, len(wanted) - self.ndim)]
         if -1 in new or len(wanted) < self.ndim or any(o not in (1, n) for n, o in zip(target, old, strict=True)):
             raise ValueError(
-                f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 stretch, and only "
-                "an axis that is there can be kept by -1"
+                f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 can be expanded, "
+                "and -1 is only possible for an axis of x"
             )
         check_room("expand", target)
         return layout.Expand.apply(self, shape=target)
@@ -223,7 +223,9 @@ class Shapes(Generic[TensorT]):
         else:
             sizes = list(split_size)
         if sum(sizes) != length or any(n < 0 for n in sizes):
-            raise ValueError(f"split: sizes {sizes} sum to {sum(sizes)}; axis {axis} of {self.shape} has {length}")
+            raise ValueError(
+                f"split: sizes {sizes} sum to {sum(sizes)}; axis {axis} of {self.shape} has length {length}"
+            )
         ends = np.cumsum(sizes).tolist()
         before = (slice(None),) * axis
         return tuple(self[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True))
@@ -290,8 +292,8 @@ class Shapes(Generic[TensorT]):
             )
         if any(m > n for i, (m, n) in enumerate(zip(where.shape, self.shape, strict=True)) if i != axis):
             raise ValueError(
-                f"gather: index has shape {where.shape}, x has {self.shape}; expected no axis of the index but {axis} "
-                "to be longer than x's"
+                f"gather: index has shape {where.shape}, x has {self.shape}; expected an index that is not longer "
+                f"than x along any axis except axis {axis}"
             )
         return indexing.Gather.apply(self, where, axis=axis)
 

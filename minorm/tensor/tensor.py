@@ -50,7 +50,7 @@ ARGUMENTS = MEMORY | {
 @documented(
     {},
     data="a NumPy or CuPy array, which is not copied; or a list, which becomes floats",
-    requires_grad="True lets backward() leave a gradient in x.grad",
+    requires_grad="True makes backward() store a gradient in x.grad",
 )
 @documented_methods(ARGUMENTS)
 class Tensor(Methods["Tensor"]):
@@ -84,8 +84,8 @@ class Tensor(Methods["Tensor"]):
         for name in ("__torch_function__", "__torch_dispatch__"):
             if name in vars(cls):
                 raise TypeError(
-                    f"{cls.__name__}: {name} would not be called, as operations of minorm give plain Tensors; expected "
-                    "a class without it; hold a Tensor in a class with your methods"
+                    f"{cls.__name__}: {name} would not be called, because operations of minorm return plain Tensors; "
+                    f"expected a class without {name}; hold a Tensor in a class with your methods"
                 )
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
@@ -96,8 +96,8 @@ class Tensor(Methods["Tensor"]):
             raise TypeError(f"Tensor: data is {kind_of(data)}; expected an array of NumPy or of CuPy{fix}")
         if not data.dtype.isnative:
             raise TypeError(
-                f"Tensor: data has dtype {data.dtype.str}, the byte order of another machine; "
-                "expected this one's: array.astype(array.dtype.newbyteorder('='))"
+                f"Tensor: data has dtype {data.dtype.str}, the byte order of another machine; expected the byte order "
+                "of this machine; use array.astype(array.dtype.newbyteorder('='))"
             )
         if requires_grad and data.dtype not in dtypes.FLOATS:
             raise TypeError(
@@ -116,7 +116,7 @@ class Tensor(Methods["Tensor"]):
         {},
         array="a NumPy or CuPy array",
         creator="the Function that computed the array; None for a leaf",
-        index="the index among the creator's results",
+        index="the index of the array among the creator's results",
     )
     def from_array(array: Any, creator: graph.Function | None = None, index: int = 0) -> Tensor:
         """Make a Tensor around an array.
@@ -143,7 +143,7 @@ class Tensor(Methods["Tensor"]):
         {},
         total="an array",
         gradient="an array of total's shape and type",
-        owned="True if backward made total, so that it may be overwritten",
+        owned="True if backward made total, so that total may be overwritten",
     )
     def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
         """Return the sum of the arrays total and gradient. With owned=True, write the sum into total.
@@ -379,8 +379,9 @@ class Tensor(Methods["Tensor"]):
         """
         if not self.requires_grad:
             raise RuntimeError(
-                "backward: the tensor does not require grad, nor does anything it was computed from; expected a result "
-                "of parameters, or of tensors made with requires_grad=True, outside minorm.no_grad()"
+                "backward: the tensor does not require grad, and nothing from which it was computed requires grad; "
+                "expected a result that was computed outside minorm.no_grad() from parameters or from tensors made "
+                "with requires_grad=True"
             )
         if gradient is None:
             if self.array.size != 1:

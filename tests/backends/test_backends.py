@@ -24,7 +24,7 @@ def test_a_switch_is_what_kernels_read(place: Any, name: str, kept: str, default
     try:
         setattr(place, name, not default)
         assert getattr(place, name) is getattr(switches, kept) is not default
-        with pytest.raises(TypeError, match=rf"{name} is a str, 'yes'; expected True or False"):
+        with pytest.raises(TypeError, match=rf"{name} is 'yes', of type str; expected True or False"):
             setattr(place, name, "yes")
     finally:
         setattr(place, name, default)

@@ -198,7 +198,7 @@ def test_free_axes_are_tried_and_can_be_given(tmp_path: Path, capsys: pytest.Cap
     for wrong, why in (
         ("width=7", "there is no input and no free axis 'width'; the model has x (batch, height)"),
         ("x=5", "shapes['x'] has 1 axes; the file says 2: x (batch, height)"),
-        ("height=7,8", "shapes['height'] has 2 lengths; expected one, because it is an axis"),
+        ("height=7,8", "shapes['height'] has 2 lengths; expected one length, because 'height' is an axis"),
     ):
         assert cli.main(["check", path, "--shape", wrong]) == 1
         assert capsys.readouterr() == ("", f"minorm check: {why}\n")
@@ -233,7 +233,7 @@ def test_where_to_cut_and_what_was_folded_is_said(tmp_path: Path, capsys: pytest
     code, lines = check(capsys, write(tmp_path / "m.onnx", nodes, [1, 3, 4, 4], **held))
     assert code == 1
     text = " ".join(lines)
-    assert "load(..., outputs=['/c/Conv_output_0']) loads the graph in front of them" in text
+    assert "load(..., outputs=['/c/Conv_output_0']) loads the graph before these nodes" in text
     assert "node /c/Conv ! BatchNorm was folded into 1 convolution when the model was exported: it is no layer" in text
 
 
@@ -347,12 +347,12 @@ def test_every_tensor_is_listed_with_its_reason(tmp_path: Path, capsys: pytest.C
     text = " ".join(lines)
     assert "What trains 4 Parameters, 2 buffers, 2 constants; load(trainable=...) changes it" in text
     assert "fc.weight Parameter 4x6 weight of Gemm 'fc'" in text
-    assert "shape constant 2 it holds no floats, but int64" in text
+    assert "shape constant 2 it holds int64, not floats" in text
     cli.main(["check", path, "--json"])
     tensors = json.loads(capsys.readouterr().out)["tensors"]
     found = {tensor["name"]: tensor["role"] for tensor in tensors}
     why = {tensor["name"]: tensor["why"] for tensor in tensors}
-    assert why["two"] == "an exponent of a value that may be negative has no gradient there"
+    assert why["two"] == "it is the exponent of a value that may be negative, and there the exponent has no gradient"
     assert why["var"] == "running statistics of a normalization"
     roles = {"Parameter": ["fc.weight", "fc.bias", "g", "h"], "buffer": ["mean", "var"], "constant": ["two", "shape"]}
     assert found == {name: role for role, names in roles.items() for name in names}

@@ -66,7 +66,7 @@ def test_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert onnx.load(tmp_path / "n.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
     capsys.readouterr()
     assert cli.main([*words, "--shape", "batch=5", "--shape", "x=6,64"]) == 1
-    assert "axis 0 of 'x' has length 6, and axis 'batch' has 5" in capsys.readouterr().err
+    assert "axis 0 of 'x' has length 6, but the axis name 'batch' has length 5" in capsys.readouterr().err
     for wrong in ("x=3,a", "3,64", "x=-1"):
         assert cli.main([*words, "--shape", wrong]) == 1
         assert f"--shape {wrong}: expected INPUT=N,N" in capsys.readouterr().err

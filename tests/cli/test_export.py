@@ -36,7 +36,7 @@ def test_a_training_checkpoint(
     assert [node.op_type for node in model.graph.node].count("BatchNormalization") == 3
     said = capsys.readouterr().out
     assert re.search(r"checker: passed; onnxruntime .* with x \(2, 1, 8, 8\); x \(1, .*; x \(3, ", said)
-    reason = "opset 17: the lowest from 17 on that has every operator and splits no normalization"
+    reason = "opset 17: the lowest opset from 17 on that has every operator and splits no normalization"
     assert (reason in said) == (opset is None)
 
 
@@ -78,5 +78,5 @@ def test_a_file_that_is_wrong_at_another_batch_is_not_written(
 
     monkeypatch.setattr(sources, "open_checkpoint", fixed)
     assert cli.main(["export", str(run_folder), "--out", str(tmp_path / "model.onnx")]) == 1
-    assert re.search(r"with x \(3, 1, 8, 8\) output 'output' differs by .* in node 'Mul'", capsys.readouterr().err)
+    assert re.search(r"with x \(3, 1, 8, 8\), output 'output' differs by .* in node 'Mul'", capsys.readouterr().err)
     assert not list(tmp_path.iterdir())

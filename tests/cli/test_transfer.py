@@ -157,6 +157,6 @@ def test_a_file_without_a_head(root: Path, tmp_path: Path, capsys: pytest.Captur
     mo.export(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), mn.zeros(1, 3, 16, 16), path)
     assert cli.main(["train", "--path", str(root / "few"), "--init", str(path), "-o", str(tmp_path / "run")]) == 1
     said: Any = capsys.readouterr().err
-    assert "features.onnx: no head was found: looked for the last Gemm, MatMul or 1x1 Conv with weights" in said
+    assert "features.onnx: no head was found; a head is the last Gemm, MatMul or 1x1 Conv with weights" in said
     assert "the last one, '0', is a Conv of (3, 3)" in said
     assert not (tmp_path / "run").exists()

@@ -90,10 +90,10 @@ def test_a_product_is_weighed_before_it_is_computed() -> None:
         ("i?", [(2, 3)], "einsum: equation 'i?' has 'i?'; expected letters, and one '...' at most"),
         ("......", [(2, 3)], "has '......'; expected letters, and one '...' at most"),
         ("i->->i", [(2,)], "has '->i'; expected letters"),
-        ("i->j", [(2,)], "einsum: the result of equation 'i->j' is 'j'; expected letters of the tensors, each once"),
-        ("i->ii", [(2,)], "is 'ii'; expected letters of the tensors, each once"),
-        ("ij,jk", [(2, 3), (4, 5)], "einsum: an axis of equation 'ij,jk' has length 3 and 4; shapes are (2, 3)"),
-        ("ii", [(1, 3)], "einsum: an axis of equation 'ii' has length 1 and 3; shapes are (1, 3)"),
+        ("i->j", [(2,)], "einsum: the result of equation 'i->j' is 'j'; expected only letters of the tensors"),
+        ("i->ii", [(2,)], "is 'ii'; expected only letters of the tensors, and each letter once"),
+        ("ij,jk", [(2, 3), (4, 5)], "einsum: a letter of equation 'ij,jk' stands for lengths 3 and 4; shapes are"),
+        ("ii", [(1, 3)], "einsum: a letter of equation 'ii' stands for lengths 1 and 3; shapes are (1, 3)"),
     ],
 )  # fmt: skip
 def test_mistakes(equation: str, shapes: Any, message: str) -> None:

@@ -43,7 +43,7 @@ def test_no_number_reads_no_row() -> None:
     [
         ([0, 5], 5, "embedding: input holds 0 to 5; expected 0 to 4, the rows of weight"),
         ([-1], 5, "embedding: input holds -1 to -1; expected 0 to 4, the rows of weight"),
-        ([0], 0, "embedding: input holds 0 to 0; expected no number, as weight has no rows"),
+        ([0], 0, "embedding: input holds 0 to 0; expected no number, because weight has no rows"),
     ],
 )
 def test_a_number_outside_the_table_is_named(places: list[int], rows: int, message: str) -> None:
@@ -58,7 +58,9 @@ def test_padding_idx_is_a_number_of_a_row(given: Any) -> None:
     for layer in (nn.Embedding, nn.EmbeddingBag):
         with pytest.raises(TypeError, match=f"^{layer.__name__}: padding_idx is .*; expected an int or None"):
             layer(5, 3, padding_idx=given)
-        with pytest.raises(ValueError, match=f"^{layer.__name__}: padding_idx is 5; expected a row of the 5 of weight"):
+        with pytest.raises(
+            ValueError, match=f"^{layer.__name__}: padding_idx is 5; expected the number of one of the 5 rows"
+        ):
             layer(5, 3, padding_idx=5)
 
 

@@ -23,8 +23,12 @@ X = mn.tensor(np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6))
         (lambda: F.max_pool2d(X, 2.0), TypeError, "kernel_size is 2.0; expected an int or a tuple of 2 ints"),
         (lambda: F.max_pool2d(X, 0), ValueError, "kernel_size is 0; expected kernel_size >= 1"),
         (lambda: F.max_pool2d(X, 2, stride=(1, 2, 3)), TypeError, "stride is"),
-        (lambda: F.max_pool2d(X, 3, padding=2), ValueError, "padding is 2, kernel_size is 3; expected padding <= half"),
-        (lambda: F.avg_pool2d(X, 7), ValueError, r"kernel is larger than the padded input: it spans \(7, 7\)"),
+        (
+            lambda: F.max_pool2d(X, 3, padding=2),
+            ValueError,
+            "padding is 2, kernel_size is 3; expected padding <= kernel_size // 2",
+        ),
+        (lambda: F.avg_pool2d(X, 7), ValueError, r"kernel is larger than the padded input: the kernel spans \(7, 7\)"),
         (
             lambda: F.avg_pool2d(X, 2, divisor_override=0),
             ValueError,

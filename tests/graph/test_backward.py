@@ -286,7 +286,7 @@ def test_a_wrong_gradient_shape_names_the_operation() -> None:
             return dy.reshape(1, -1)
 
     with pytest.raises(
-        RuntimeError, match=r"backward of Wrong: gradient is float32\(1, 2\), its input is float32\(2,\)"
+        RuntimeError, match=r"backward of Wrong: the gradient of an input is float32\(1, 2\); expected float32\(2,\)"
     ):
         Wrong.apply(leaf(1.0, 2.0)).sum().backward()
 

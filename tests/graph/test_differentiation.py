@@ -181,7 +181,11 @@ CONSTANT = mn.ones(2)
         (lambda of: grad(of.z, []), RuntimeError, "autograd.grad: inputs is empty"),
         (lambda of: grad(of.z, 3), TypeError, "autograd.grad: inputs is int"),
         (lambda of: grad([of.z, 2], of.x), TypeError, r"autograd.grad: outputs\[1\] is int"),
-        (lambda of: grad(of.z, of.x, allow_unused=False, materialize_grads=True), ValueError, "allow_unused=False"),
+        (
+            lambda of: grad(of.z, of.x, allow_unused=False, materialize_grads=True),
+            ValueError,
+            "allow_unused is False and materialize_grads is True",
+        ),
         (lambda of: grad([of.y, of.z], of.x, mn.ones(2)), RuntimeError, "grad_outputs has 1 elements; expected 2"),
     ],
 )

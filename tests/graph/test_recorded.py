@@ -281,7 +281,9 @@ def test_a_gradient_of_another_shape_names_the_function() -> None:
             return dy.sum()
 
     x = leaf(1.0, 2.0)
-    with pytest.raises(RuntimeError, match=r"gradient of Wrong: it is float64\(\), its input is float64\(2,\)"):
+    with pytest.raises(
+        RuntimeError, match=r"gradient of Wrong: the gradient of an input is float64\(\); expected float64\(2,\)"
+    ):
         grad(Wrong.apply(x).sum(), x, create_graph=True)
 
 

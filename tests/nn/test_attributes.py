@@ -86,7 +86,10 @@ def test_missing_attributes():
     net = Net()
     with fails(AttributeError, "Net has no attribute 'haed'"):
         net.haed  # noqa: B018
-    with fails(AttributeError, "get_submodule: Sequential has no child 'fd' of 'head.fd'; it has: pool, flat, fc"):
+    with fails(
+        AttributeError,
+        "get_submodule: target is 'head.fd', but Sequential has no child 'fd'; its children are: pool, flat, fc",
+    ):
         net.get_submodule("head.fd")
     with fails(NotImplementedError, "Module has no forward"):
         nn.Module()(1)

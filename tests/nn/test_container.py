@@ -51,7 +51,7 @@ def test_sequential_mistakes():
         nn.Sequential([nn.ReLU()])
     with fails(TypeError, "add_module: Sequential.1 got a type; expected an nn.Module or None"):
         nn.Sequential(nn.ReLU(), nn.ReLU)
-    with fails(IndexError, "Sequential: index 1 is out of range; it holds 1 modules"):
+    with fails(IndexError, "Sequential: index 1 is out of range for 1 modules"):
         nn.Sequential(nn.ReLU())[1]
 
 

@@ -305,7 +305,7 @@ def test_what_an_override_makes_of_the_lists_is_reported_as_in_pytorch(override,
 
 def test_a_module_alone_is_loaded_by_load_state_dict():
     layer = nn.Linear(1, 1)
-    with fails(TypeError, "_load_from_state_dict of Linear: neither the state nor a list"):
+    with fails(TypeError, "_load_from_state_dict of Linear: neither the state nor one of the lists"):
         layer._load_from_state_dict(layer.state_dict(), "", {}, True, [], [], [])
 
 

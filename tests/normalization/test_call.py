@@ -77,7 +77,7 @@ def test_gaps_are_copied_away() -> None:
 
 @pytest.mark.parametrize("x", [np.empty((4, 3, 6), np.float32), np.empty((4, 3, 5))])
 def test_another_form_is_refused(x: Any) -> None:
-    with pytest.raises(ValueError, match=r"NormCall: x is float.*; expected float32\(4, 3, 5\), as it was made for"):
+    with pytest.raises(ValueError, match=r"NormCall: x is float.*; expected float32\(4, 3, 5\), the type"):
         call_for().arranged(x)
 
 

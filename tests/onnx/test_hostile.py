@@ -208,8 +208,8 @@ def test_functions_that_double(graph_of: Any) -> None:
         node = h.make_node("F0", ["x"], ["y"], domain="f")
         return graph_of([node], {"x": (np.float32, [2])}, ["y"], functions=[*functions, last], domains=["f"])
 
-    refused(lambda: mo.load(bomb("")), "unfold to more than", 0)
-    refused(lambda: mo.load(bomb("n" * 10_000)), "names in the functions unfold to more than 16777216", 64 * MB)
+    refused(lambda: mo.load(bomb("")), "become more than", 0)
+    refused(lambda: mo.load(bomb("n" * 10_000)), "names in the functions become longer than 16777216", 64 * MB)
 
 
 def many(kind: str, n: int, graph_of: Any) -> Any:
@@ -304,7 +304,7 @@ def test_a_long_name_in_front_of_many(kind: str, graph_of: Any) -> None:
         body = h.make_graph(nodes, "b", entries, [entries[1], end])
         node = h.make_node("Loop", ["n", "", "x"], ["y"], name="n" * 100_000, body=body)
     proto = graph_of([node], {"x": (np.float32, [2])}, ["y"], {"k": np.array(True), "n": np.array(1)})
-    refused(lambda: mo.load(proto), "names in branches and loops unfold to more than 16777216", 64 * MB)
+    refused(lambda: mo.load(proto), "names in branches and loops become longer than 16777216", 64 * MB)
 
 
 def test_an_attribute_that_a_function_reads_often_is_there_once(graph_of: Any) -> None:

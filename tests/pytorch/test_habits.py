@@ -104,8 +104,8 @@ HABITS = [
         "labels with an axis of length 1",
         lambda: F.cross_entropy(output(), labels()[:, None]),
         ValueError,
-        "cross_entropy: target has shape (5, 1), input has shape (5, 10); expected (5,), one class an example; "
-        "take the axis of length 1 away: target.squeeze(1)",
+        "cross_entropy: target has shape (5, 1), input has shape (5, 10); expected (5,), one class per example; "
+        "remove the axis of length 1: target.squeeze(1)",
         lambda: F.cross_entropy(output(), labels()[:, None].squeeze(1)),
     ),
     Habit(
@@ -119,8 +119,8 @@ HABITS = [
         "masks with an axis of channels",
         lambda: F.cross_entropy(mn.ones(2, 3, 4, 4), mn.zeros(2, 1, 4, 4).long()),
         ValueError,
-        "cross_entropy: target has shape (2, 1, 4, 4), input has shape (2, 3, 4, 4); expected (2, 4, 4), one class an "
-        "example; take the axis of length 1 away: target.squeeze(1)",
+        "cross_entropy: target has shape (2, 1, 4, 4), input has shape (2, 3, 4, 4); expected (2, 4, 4), one class "
+        "per example; remove the axis of length 1: target.squeeze(1)",
         lambda: F.cross_entropy(mn.ones(2, 3, 4, 4), mn.zeros(2, 1, 4, 4).long().squeeze(1)),
     ),
     Habit(

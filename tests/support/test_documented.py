@@ -169,7 +169,7 @@ def test_each_name_of_nn_is_described(name: str) -> None:
 def test_formula_shapes_and_sources(name: str) -> None:
     text = inspect.getdoc(PUBLIC[name]) or ""
     assert re.match(r"y = |`LocalResponseNorm` by its older name:\n\ny = ", text)
-    assert re.search(r"\(N, C|normalized_shape|any rank|any shape|x's rank|over `axes`", text)
+    assert re.search(r"\(N, C|normalized_shape|any rank|any shape|as many axes as x|over `axes`", text)
     assert "x's shape and type" in " ".join(text.split())
     assert "ONNX" in text.rpartition("\n\n")[2]
     assert name in PAPERLESS or re.search(r"arXiv:\d{4}\.\d{5}|Krizhevsky", text)

@@ -27,7 +27,7 @@ def test_a_fraction_as_a_bound_of_integers_gives_floats(kind: str, low: Any, hig
 
 def test_integers_do_not_become_floats_in_place() -> None:
     x = mn.tensor([0, 1, 5])
-    with pytest.raises(TypeError, match=r"clip_: x is int64, a bound is 2\.5; expected bounds that are integers"):
+    with pytest.raises(TypeError, match=r"clip_: x is int64, a bound is 2\.5; expected integer bounds"):
         x.clamp_(max=2.5)
     assert x.tolist() == [0, 1, 5]
     assert x.clamp_(max=2).tolist() == [0, 1, 2]
@@ -53,7 +53,9 @@ DIVISIONS: dict[str, Callable[[Any, Any], Any]] = {
 def test_no_integer_is_divided_by_0(name: str, kind: str) -> None:
     divide = DIVISIONS[name]
     a, b = mn.tensor(np.array([7, 3, 9]).astype(kind)), mn.tensor(np.array([2, 0, 4]).astype(kind))
-    with pytest.raises(ZeroDivisionError, match=rf"b is 0 at 1 of its 3 places, and its type is {kind}|y: b is 0"):
+    with pytest.raises(
+        ZeroDivisionError, match=rf"b has 1 zeros among its 3 elements, and its type is {kind}|y: b has"
+    ):
         divide(a, b)
     assert a.tolist() == [7, 3, 9]
     assert divide(a, b + 1).tolist() == {"number // x": [2, 7, 1], "number % x": [1, 0, 2]}.get(

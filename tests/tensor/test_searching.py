@@ -51,13 +51,13 @@ def test_integers_beside_floats() -> None:
 
 def test_what_does_not_fit_is_an_error() -> None:
     x: Any = mn.zeros(2, 3)
-    message = r"sorted_sequence has shape \(3, 3\), input \(2, 3\); expected a vector, or axes that are equal but for"
+    message = r"sorted_sequence has shape \(3, 3\), input \(2, 3\); expected a vector, or shapes that are equal except"
     with pytest.raises(ValueError, match=message):
         mn.searchsorted(mn.zeros(3, 3), x)
     with pytest.raises(ValueError, match=r"bucketize: boundaries has shape \(2, 3\); expected a vector"):
         mn.bucketize(x, x)
     for options in ({"side": "middle"}, {"side": "left", "right": True}):
-        with pytest.raises(ValueError, match=r"searchsorted: side is .* expected 'left' without right=True"):
+        with pytest.raises(ValueError, match=r"searchsorted: side is .* expected 'left' with right=False"):
             mn.searchsorted(x[0], x, **options)
 
 

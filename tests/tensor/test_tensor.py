@@ -36,7 +36,7 @@ def test_unsupported_types_are_named() -> None:
         mn.tensor(np.zeros(2, np.complex128))
     with pytest.raises(TypeError, match=r"tensor: 'gpu' is no dtype; expected one of .*; a device is 'cpu'"):
         mn.ones(2).to("gpu")
-    with pytest.raises(TypeError, match="from_numpy: byte order '>' is foreign"):
+    with pytest.raises(TypeError, match="from_numpy: byte order is '>'"):
         mn.from_numpy(np.zeros(2, ">f4"))
     with pytest.raises(TypeError, match=r"Tensor: only floats can require grad; dtype is int64"):
         mn.tensor([1], requires_grad=True)

@@ -62,12 +62,14 @@ def ctc_loss(
     x = log_probs.unsqueeze(1) if single else log_probs
     if x.ndim != 3 or not 0 <= blank < x.shape[2]:
         raise ValueError(f"{name}: log_probs has shape {log_probs.shape}, blank is {blank}; expected (steps, batch, "
-                         "classes), and blank one of the classes")  # fmt: skip
+                         "classes), and a blank from 0 to classes - 1")  # fmt: skip
     if not x.shape[0]:
         raise ValueError(f"{name}: log_probs has shape {log_probs.shape}; expected at least one step")
     steps, lengths = (_lengths(given, x.shape[1]) for given in (input_lengths, target_lengths))
     if (steps > x.shape[0]).any() or (steps < 0).any() or (lengths < 0).any():
-        raise ValueError(f"{name}: input_lengths are {steps.tolist()[:8]}; expected 0 to {x.shape[0]}, the steps")
+        raise ValueError(
+            f"{name}: input_lengths are {steps.tolist()[:8]}; expected 0 to {x.shape[0]}, the number of steps"
+        )
     texts = _texts(to_device(targets.array, "cpu"), lengths)
     if texts.size and (texts.min() < 0 or texts.max() >= x.shape[2]):
         raise ValueError(f"{name}: targets hold {texts.min()} to {texts.max()}; expected classes 0 to {x.shape[2] - 1}")
@@ -97,7 +99,9 @@ def _texts(targets: Any, lengths: Any) -> Any:
         there = np.arange(longest) < lengths[:, None]
         return np.where(there, texts[:, :longest], 0)
     if targets.size != lengths.sum():
-        raise ValueError(f"ctc_loss: targets hold {targets.size} classes; expected {lengths.sum()}, the sum of lengths")
+        raise ValueError(
+            f"ctc_loss: targets hold {targets.size} classes; expected {lengths.sum()}, the sum of target_lengths"
+        )
     there = np.arange(longest) < lengths[:, None]
     texts = np.zeros((len(lengths), longest), np.int64)
     texts[there] = targets

@@ -28,7 +28,10 @@ from minorm.support.documented import documented
 from minorm.tensor.combining import where
 from minorm.tensor.tensor import Tensor
 
-GAMMA = "at least 0: how much less an example counts that is right already; with 0 all count the same"
+GAMMA = (
+    "at least 0: a larger gamma lowers the weight of examples that are already right; 0 gives all examples the same "
+    "weight"
+)
 
 
 @documented(
@@ -77,7 +80,7 @@ def sigmoid_focal_loss(
     input="logits (N, C, d1, ...) or (C): C is the number of classes",
     target="classes (N, d1, ...) as integers, or probabilities of input's shape and type",
     gamma=GAMMA,
-    label_smoothing="s: a label t becomes (1 - s) * t + s / C, 0 to 1",
+    label_smoothing="s, from 0 to 1: a label t becomes (1 - s) * t + s / C",
 )
 @trace.operation
 def focal_loss(
@@ -139,7 +142,8 @@ def focal_loss(
     CLASSES,
     input="logits (N, C, d1, ...): C is the number of classes, 1 for yes or no",
     target="classes (N, d1, ...) as integers, 0 and 1 where C is 1; or probabilities of input's shape and type",
-    smooth="above 0: added to both parts of the quotient, so that a class without an element has a value",
+    smooth="a number above 0, added to numerator and denominator, so that the loss is defined for a class without "
+    "elements",
     reduction='"mean" and "sum" give one number, over all samples and classes; "none" gives (N, C)',
 )
 @trace.operation
@@ -169,7 +173,9 @@ def dice_loss(
     if not smooth > 0:
         raise ValueError(f"{name}: smooth is {smooth}; expected a number above 0")
     if input.ndim < 2:
-        raise ValueError(f"{name}: input has shape {input.shape}; expected (N, C, d1, ...), C the number of classes")
+        raise ValueError(
+            f"{name}: input has shape {input.shape}; expected (N, C, d1, ...), where C is the number of classes"
+        )
     classes = input.shape[1]
     compute = dtypes.compute_type(input.dtype)
     x = input.to(compute)

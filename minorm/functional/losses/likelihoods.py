@@ -55,7 +55,7 @@ def binary_cross_entropy(
 @documented(
     LOSS,
     input="log-probabilities of any shape",
-    target="probabilities, or with log_target their logarithms; the two broadcast",
+    target="probabilities, or their logarithms if log_target is True; input and target broadcast",
     reduction='"batchmean", the divergence, divides by the length of axis 0; "mean" divides by all elements, "sum" '
     'adds them, "none" keeps each',
     log_target="True takes target for a logarithm, False for a probability",
@@ -108,11 +108,11 @@ def huber_loss(
 
 @documented(
     LOSS,
-    input="the expected number, or with log_input its logarithm; floats of any shape",
-    target="the numbers observed; the two broadcast",
+    input="the expected number, or its logarithm if log_input is True; floats of any shape",
+    target="the observed numbers; input and target broadcast",
     log_input="True takes input for a logarithm, False for the expected number itself",
     full="True adds Stirling's approximation of log(target!), where target > 1",
-    eps="added to the input before its logarithm, without log_input",
+    eps="added to input before the logarithm is taken, if log_input is False",
 )
 @trace.operation
 def poisson_nll_loss(
@@ -143,8 +143,11 @@ def poisson_nll_loss(
 @documented(
     LOSS,
     input="the expected values, floats of any shape",
-    target="the values observed, of input's shape",
-    var="the variances: of input's shape, one axis shorter, with axes of 1, or one number",
+    target="the observed values, of input's shape",
+    var=(
+        "the variances: one number, or a Tensor of input's shape; the last axis may be missing, and axes may have "
+        "length 1"
+    ),
     full="True adds log(2 pi) / 2, a constant without a gradient",
     eps="the smallest variance",
 )
@@ -177,10 +180,12 @@ def gaussian_nll_loss(
         if var.shape == input.shape[:-1]:
             var = var.unsqueeze(-1)
         elif var.ndim != input.ndim or any(v not in (1, n) for v, n in zip(var.shape, input.shape, strict=True)):
-            raise ValueError(f"gaussian_nll_loss: var has shape {var.shape}; expected {input.shape}, input's, without "
-                             "its last axis or with axes of 1")  # fmt: skip
+            raise ValueError(
+                f"gaussian_nll_loss: var has shape {var.shape}; expected {input.shape}, the shape of input, or this "
+                "shape without its last axis or with axes of length 1"
+            )
     if type(var.array) is np.ndarray and (var.array < 0).any():  # on a GPU the host would wait
-        raise ValueError("gaussian_nll_loss: var holds numbers below 0; expected variances")
+        raise ValueError("gaussian_nll_loss: var holds numbers below 0; expected numbers of at least 0")
     bounded: Any = var + (where(var < eps, eps, var) - var).detach()  # as in PyTorch, the slope is 1 below eps too
     loss = (bounded.log() + (input - target) ** 2 / bounded) * 0.5
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)

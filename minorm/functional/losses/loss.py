@@ -28,7 +28,7 @@ from minorm.tensor.tensor import Tensor
     CLASSES,
     input="logits (N, C, d1, ...) or (C): C is the number of classes",
     target="classes (N, d1, ...) as integers, or probabilities of input's shape and type",
-    label_smoothing="s: a label t becomes (1 - s) * t + s / C, 0 to 1",
+    label_smoothing="s, from 0 to 1: a label t becomes (1 - s) * t + s / C",
 )
 @trace.operation
 def cross_entropy(
@@ -171,7 +171,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
     input="logits of any shape, floats",
     target="probabilities from 0 to 1, of input's shape and type",
     weight="a factor for each element, which broadcasts to input and gets no gradient; None is 1",
-    pos_weight="a factor for the part of the positives, which broadcasts to input and gets no gradient; None is 1",
+    pos_weight="a factor for the loss of positive targets, which broadcasts to input and gets no gradient; None is 1",
 )
 @trace.operation
 def binary_cross_entropy_with_logits(
@@ -248,7 +248,8 @@ def _check_broadcast(name: str, key: str, factor: Tensor, input: Tensor) -> None
         fits = False
     if not fits:
         raise ValueError(
-            f"{name}: {key} has shape {factor.shape}; expected one that broadcasts to {input.shape}, input's"
+            f"{name}: {key} has shape {factor.shape}; expected a shape that broadcasts to {input.shape}, the shape of "
+            "input"
         )
 
 
@@ -257,7 +258,7 @@ def _check_numbers(name: str, input: Tensor, target: Tensor, reduction: str) -> 
     floats(name, input=input)
     if isinstance(target, Tensor) and not dtypes.is_float(target.array.dtype):
         raise TypeError(
-            f"{name}: target is {target.dtype}; expected {input.dtype} as input; convert it: target.to(input.dtype)"
+            f"{name}: target is {target.dtype}; expected {input.dtype}, the type of input; use target.to(input.dtype)"
         )
     floats(name, input=input, target=target)
     if input.array.shape != target.array.shape:
@@ -270,7 +271,7 @@ def _check_numbers(name: str, input: Tensor, target: Tensor, reduction: str) -> 
 def _check_classes(name: str, input: Tensor, weight: Tensor | None, reduction: str) -> int:
     _check_reduction(name, reduction)
     if input.array.ndim == 0:
-        raise ValueError(f"{name}: input has shape (); expected (N, C, ...) or (C), C the number of classes")
+        raise ValueError(f"{name}: input has shape (); expected (N, C, ...) or (C), where C is the number of classes")
     classes = input.array.shape[min(1, input.array.ndim - 1)]
     if weight is not None:
         _check_constant(name, "weight", weight)
@@ -301,10 +302,10 @@ def _check_labels(name: str, input: Tensor, target: Any, ignore_index: int, clas
         if labels.shape == shape:
             hint = "; for one-hot targets pass target.argmax(1), or probabilities in input's float type"
         elif len(shape) > 1 and labels.shape == (*wanted[:1], 1, *wanted[1:]):
-            hint = "; take the axis of length 1 away: target.squeeze(1)"
+            hint = "; remove the axis of length 1: target.squeeze(1)"
         raise ValueError(
-            f"{name}: target has shape {labels.shape}, input has shape {shape}; expected {wanted}, one class an example"
-            + hint
+            f"{name}: target has shape {labels.shape}, input has shape {shape}; expected {wanted}, one class per "
+            "example" + hint
         )
     if type(labels) is not np.ndarray:
         return  # on a GPU the host would wait; there the kernels give a label outside a loss of NaN

@@ -203,7 +203,7 @@ def multilabel_soft_margin_loss(
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
-@documented(CLASSES, target="classes (N) or one, integers", p="the exponent, 1 or 2")
+@documented(CLASSES, target="integer classes (N), or one integer class", p="the exponent, 1 or 2")
 @trace.operation
 def multi_margin_loss(
     input: Tensor,
@@ -238,7 +238,7 @@ def multi_margin_loss(
     return reduced(loss if input.ndim > 1 or target.ndim else loss.squeeze(0), reduction)
 
 
-@documented(CLASSES, target="of input's shape, integers: the right classes, one after the other, then -1")
+@documented(CLASSES, target="integers of input's shape: the right classes of each sample, followed by -1")
 @trace.operation
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """loss = sum over right classes r and wrong classes w of max(0, 1 - input[r] + input[w]) / C
@@ -253,7 +253,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
     _check_reduction(name, reduction)
     floats(name, input=input)
     if target.shape != input.shape:
-        raise ValueError(f"{name}: target has shape {target.shape}; expected {input.shape}, input's")
+        raise ValueError(f"{name}: target has shape {target.shape}; expected {input.shape}, the shape of input")
     rows, labels = (a if a.ndim > 1 else a.reshape(1, -1) for a in (input, target))
     given = np.cumprod(labels.cpu().array >= 0, 1).astype(bool)  # up to the first -1
     right = np.zeros(labels.shape, bool)

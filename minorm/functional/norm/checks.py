@@ -67,20 +67,20 @@ def check_mask(operation: str, x: Tensor, mask: Any) -> None:
         return
     if not isinstance(mask, Tensor):
         raise TypeError(
-            f"{operation}: mask is {type(mask).__name__}; expected a bool Tensor, True where an element counts: "
-            "minorm.tensor(mask)"
+            f"{operation}: mask is {type(mask).__name__}; expected a bool Tensor that is True where an element "
+            "counts; use minorm.tensor(mask)"
         )
     if mask.dtype != dtypes.bool:
         raise TypeError(
-            f"{operation}: mask is {mask.dtype}; expected bool, True where an element counts: mask.to(minorm.bool), "
-            "or a comparison such as positions < lengths"
+            f"{operation}: mask is {mask.dtype}; expected bool, with True where an element counts; use "
+            "mask.to(minorm.bool), or a comparison such as positions < lengths"
         )
     rank = len(mask.shape)
     tail = x.shape[x.ndim - rank :] if rank <= x.ndim else ()
     if rank > x.ndim or not all(n in (1, whole) for n, whole in zip(mask.shape, tail, strict=True)):
         raise ValueError(
-            f"{operation}: mask has shape {mask.shape}; expected one that broadcasts to x.shape == {x.shape}: the last "
-            "axes, each 1 or as long as x's"
+            f"{operation}: mask has shape {mask.shape}; expected a shape that broadcasts to x.shape == {x.shape}: the "
+            "last axes of x, each as long as in x or of length 1"
         )
 
 
@@ -121,7 +121,7 @@ def running_stats(
     if running_mean is None or running_var is None:
         raise ValueError(f"{operation}: only one of running_mean and running_var is given; expected both or neither")
     if running_mean.array is running_var.array:
-        raise ValueError(f"{operation}: running_mean and running_var are the same array; expected one for each")
+        raise ValueError(f"{operation}: running_mean and running_var are the same array; expected two arrays")
     if momentum is None:
         if batches is None:
             raise ValueError(
@@ -165,7 +165,7 @@ def _counter(operation: str, name: str, counter: Any) -> Any:
     """
     if not isinstance(counter, Tensor):
         raise TypeError(
-            f"{operation}: {name} is {type(counter).__name__}; expected a Tensor, which is counted up: "
+            f"{operation}: {name} is {type(counter).__name__}; expected a Tensor as a counter, such as "
             "minorm.zeros((), dtype=minorm.int64)"
         )
     array = counter.array
@@ -293,7 +293,7 @@ def broadcast_axes(x: Tensor, scale: Tensor | None, bias: Tensor | None, num_gro
         groups = f", or num_groups={num_groups} on axis 1" if num_groups > 1 else ""
         raise ValueError(
             f"normalization: scale has shape {shape_of(scale)}, bias {shape_of(bias)}; expected one shape with "
-            f"{x.ndim} axes, each 1 or as long as x's{groups}; x.shape is {x.shape}"
+            f"{x.ndim} axes, each as long as in x or of length 1{groups}; x.shape is {x.shape}"
         )
     after = 1 if num_groups > 1 else 0
     param: list[int] = []

@@ -76,7 +76,8 @@ def mean_variance_norm(
 @documented(
     ARGUMENTS,
     x="of any rank that has all of `axes`",
-    scale="a Tensor of x's rank; each length is 1 or x's, or num_groups on axis 1; None is 1",
+    scale="a Tensor with as many axes as x, each as long as in x or of length 1; axis 1 may also have length "
+    "num_groups. None is 1",
     bias="a Tensor of scale's shape; None is 0",
     axes=ANY_AXES,
     num_groups=AXIS_GROUPS,
@@ -128,8 +129,8 @@ def normalization(
             check_groups("normalization", x, num_groups)
             if 1 in found:
                 raise ValueError(
-                    f"normalization: axes {found} hold the channel axis 1, which num_groups={num_groups} splits; "
-                    "expected it to be left out: the channels of a group are reduced anyway"
+                    f"normalization: axes {found} contain the channel axis 1, which num_groups={num_groups} splits; "
+                    "expected axes without axis 1, because the channels of a group are reduced anyway"
                 )
         param = broadcast_axes(x, scale, bias, num_groups)
         made = NormCall(

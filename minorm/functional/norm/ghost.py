@@ -110,8 +110,9 @@ def _call_of_groups(
     positions = math.prod(x.shape[axis] for axis in axes[1:])
     if 1 in (size * positions, rest * positions):
         raise ValueError(
-            f"ghost_batch_norm: virtual_batch_size={size} leaves one value per channel in a group of {x.shape}, which "
-            "has no variance to normalize with in training; expected more: another size, or a batch that it divides"
+            f"ghost_batch_norm: virtual_batch_size={size} leaves one value per channel in a group of x, which has no "
+            f"variance to normalize with in training; x.shape is {x.shape}; expected another size, or a batch that "
+            "this size divides"
         )
     grouped = x.array[: groups * size].reshape(groups, size, *x.shape[1:])
     varying = () if given[0] is None and given[1] is None else tuple([axis + 1 for axis in param])

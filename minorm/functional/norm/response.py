@@ -45,7 +45,7 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     x="floats of any shape",
     p="the p of the norm, at least 1",
     dim="the axis along which the norm is taken",
-    eps="the smallest divisor, so that zeros stay zeros; with eps=0 they stay zeros too, and get no gradient",
+    eps="the smallest divisor, so that zeros stay zeros; with eps=0 zeros also stay zeros, but get no gradient",
 )
 @trace.operation
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

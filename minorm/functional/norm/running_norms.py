@@ -35,7 +35,8 @@ from minorm.tensor.tensor import Tensor
 @documented(
     ARGUMENTS,
     x="(N, C) or (N, C, *positions)",
-    running_mean="(C), or (C, *positions) for statistics over N alone; None, in training only, keeps no running mean",
+    running_mean="(C), or (C, *positions) for statistics over N alone; None, in training only, means that no "
+    "running mean is kept",
     running_var="as running_mean",
     weight="the scale, of running_mean's shape; None is 1",
     bias="the bias, of running_mean's shape; None is 0",
@@ -142,8 +143,8 @@ def batch_norm(
     x="(N, C, *positions), with at least one axis of positions",
     use_input_stats="True normalizes with the statistics of x, False with the running ones",
     process_group=(
-        "the minorm.distributed.Group through which this rank talks to the other ranks: the running "
-        "statistics blend in the mean over the samples of all ranks. None is this rank alone. An export leaves it out"
+        "the minorm.distributed.Group of all ranks: the running statistics are updated with the mean over the samples "
+        "of all ranks. None uses the samples of this rank only. An export ignores the group"
     ),
 )
 @activated

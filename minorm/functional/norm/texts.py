@@ -29,7 +29,6 @@ ARGUMENTS = {
         "False leaves a batch out of all running values if its mean or variance is NaN or infinite for any channel, or "
         "if a running value would no longer fit its type; True includes the batch, as in PyTorch"
     ),
-    "skipped_batches": "an integer Tensor of one element that counts the batches left out; None counts nothing",
     "compute_dtype": (
         "float32 or float64, the type to compute in, forward and backward (ONNX's stash_type); None is float32 for the "
         "16-bit types and x's type otherwise. y is rounded once, to x's type"
@@ -40,8 +39,9 @@ ARGUMENTS = {
         "ranks, and a rank's batch may be empty. None uses this rank alone. An export ignores the group"
     ),
     "variance": (
-        'the formula for the moments of x, "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), to see the error of a '
-        "runtime that uses it; None is minorm's formula, which loses no digits. A file uses its runtime's formula"
+        'the formula for the moments of x: "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), which show the error of '
+        "a runtime with this formula; None is minorm's formula, which loses no digits. For an exported file, the "
+        "runtime chooses the formula"
     ),
     "mask": (
         "a bool Tensor that broadcasts to x, True for the elements to use. Statistics, gradients and N come from these "
@@ -49,8 +49,8 @@ ARGUMENTS = {
         "uses all elements"
     ),
     "activation": (
-        '"relu" gives max(y, 0) in the same pass over memory, bit for bit as a separate operation does; None leaves y '
-        "unchanged"
+        '"relu" gives max(y, 0) in the same pass over memory, with the same bits as a separate operation; None leaves '
+        "y unchanged"
     ),
     "residual": (
         "a Tensor of x's shape that is added before the activation, as at the end of a residual block. It must have "
@@ -63,15 +63,15 @@ ARGUMENTS = {
 
 # Arguments of a single operation and its layer
 RMS_EPS = (
-    "added to the mean of squares; None is the machine epsilon of the type that computes: 1.2e-7 for the 16-bit types "
-    "and float32, 2.2e-16 for float64, as in PyTorch"
+    "added to the mean of squares; None is the machine epsilon of the type in which the mean is computed: 1.2e-7 for "
+    "the 16-bit types and float32, 2.2e-16 for float64, as in PyTorch"
 )
 GUARD_EPS = "added to the standard deviation, outside the root"
 AXES = "the axes over which mean and var are taken"
 ANY_AXES = "the axes over which mean and var are taken: a tuple, or an int as a bit mask (bit i is axis i)"
 AXIS_GROUPS = (
-    "a number above 1 splits axis 1 into groups and reduces over the channels of each; axis 1 must then not be among "
-    "the axes"
+    "a number above 1 splits axis 1 into groups and reduces over the channels of each group; axis 1 must then not be "
+    "among the axes"
 )
 LRN = {
     "size": "the number of neighbouring channels: c - size // 2 ... c + (size - 1) // 2, cut off at the ends",
@@ -93,7 +93,7 @@ LAYER = {
         "the share of the old running value that is kept, 0 to 1, as in ONNX, Keras and Flax: PyTorch's momentum=0.1 "
         "is 0.9 here, and a value below 0.5 warns. None averages over all batches"
     ),
-    "affine": "True learns weight and bias (C), which start as 1 and 0; False has neither",
+    "affine": "True learns weight and bias (C), which start as 1 and 0; False learns neither",
     "track_running_stats": (
         "True keeps running statistics for evaluation; False keeps no running statistics and always normalizes with "
         "the statistics of x"

@@ -54,7 +54,9 @@ def _checked(name: str, *args: int) -> None:
     given = [kind(value) for kind, value in zip(_KINDS[name], args, strict=True)]
     status = getattr(_library(), name)(*given)
     if status:
-        raise RuntimeError(f"matmul: {name} gave status {status} while a CUDA graph was captured; expected 0")
+        raise RuntimeError(
+            f"matmul: {name} failed with status {status} while a CUDA graph was captured; expected status 0"
+        )
 
 
 @functools.cache

@@ -171,7 +171,7 @@ def _checked(name: str, *args: int) -> None:
     given = [kind(value) for kind, value in zip(_SIGNATURES[name], args, strict=True)]
     status = getattr(_library(), name)(*given)
     if status:
-        raise RuntimeError(f"matmul: {name} gave status {status}; expected 0")
+        raise RuntimeError(f"matmul: {name} failed with status {status}; expected status 0")
 
 
 @functools.cache

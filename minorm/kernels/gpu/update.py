@@ -126,8 +126,8 @@ def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]
         groups.setdefault(p.dtype if covered else None, []).append(i)
     if None in groups and recording is not None:
         raise RuntimeError(
-            "cuda.graph: parameters, gradients and the optimizer's state are of several types or layouts, for which "
-            "there is no kernel; expected one type and one layout in a step that is captured"
+            "cuda.graph: parameters, gradients and the optimizer's state have several types or layouts, for which "
+            "there is no kernel; expected one type and one layout in a captured step"
         )
     for dtype, group in groups.items():
         yield group, dtype is None

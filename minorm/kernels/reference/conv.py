@@ -63,7 +63,9 @@ def checked(
     y = (x[0], w[0], *output_shape(x[2:], w[2:], stride, padding, dilation))
     how = f"x.shape is {x}, w.shape is {w}, stride={stride}, padding={padding}, dilation={dilation}"
     if min(y) < 0:
-        raise ValueError(f"{operation}: the kernel is larger than the padded x; expected at most its size; {how}")
+        raise ValueError(
+            f"{operation}: the kernel is larger than the padded x; expected a kernel that fits into the padded x; {how}"
+        )
     if dy not in (None, y):
         raise ValueError(f"{operation}: dy.shape is {dy}; expected {y}; {how}")
     return y
@@ -79,8 +81,8 @@ def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -
     """Raise ValueError unless `accumulate` is None or has the shape and type of the result."""
     if accumulate is not None and (accumulate.shape != tuple(shape) or accumulate.dtype != dtype):
         raise ValueError(
-            f"{operation}: accumulate has shape {accumulate.shape} and dtype {accumulate.dtype}; expected those of dx, "
-            f"{tuple(shape)} and {dtype}"
+            f"{operation}: accumulate has shape {accumulate.shape} and dtype {accumulate.dtype}; expected the shape "
+            f"and type of dx, {tuple(shape)} and {dtype}"
         )
 
 

@@ -166,9 +166,7 @@ def check_bytes(name: str, **arrays: Any) -> None:
 
 def check_matrices(a: Ints, b: Ints) -> None:
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        raise ValueError(
-            f"integer_matmul: a is {a}, b is {b}; expected matrices, a's last axis as long as b's last but one"
-        )
+        raise ValueError(f"integer_matmul: a is {a}, b is {b}; expected matrices with a.shape[-1] == b.shape[-2]")
 
 
 def zeros(name: str, argument: str, given: Any, count: int) -> Any:

@@ -25,10 +25,10 @@ from minorm.tensor.tensor import Tensor
 @documented(
     PLACE,
     embed_dim="the number of features of query and y",
-    num_heads="h, the number of attentions side by side, each with embed_dim / h of the features",
+    num_heads="h, the number of heads, each with embed_dim / h of the features",
     dropout="the probability that a weight becomes 0, in training; 0 to 1",
-    bias="False leaves the biases of all projections out",
-    add_bias_kv="True appends a learned key and value, bias_k and bias_v, to those given",
+    bias="False leaves out the biases of all projections",
+    add_bias_kv="True appends a learned key, bias_k, to key, and a learned value, bias_v, to value",
     add_zero_attn="True appends a key and a value of zeros",
     kdim="the number of features of key; None is embed_dim",
     vdim="the number of features of value; None is embed_dim",
@@ -108,7 +108,8 @@ class MultiheadAttention(Module):
     def _as_setting(self, name: str, value: Any) -> Any:
         if name == "num_heads" and self.embed_dim % value:
             raise ValueError(
-                f"MultiheadAttention: embed_dim is {self.embed_dim}, num_heads {value}; expected a divisor"
+                f"MultiheadAttention: embed_dim is {self.embed_dim}, num_heads is {value}; expected num_heads to "
+                "divide embed_dim"
             )
         return value
 
@@ -158,11 +159,13 @@ class MultiheadAttention(Module):
             if not isinstance(x, Tensor):
                 raise not_a_tensor("MultiheadAttention", name, x)
             if x.ndim not in (2, 3) or x.ndim != query.ndim:
-                raise ValueError(f"MultiheadAttention: {name} has shape {x.shape}, query {query.shape}; expected 3 "
-                                 "axes each, or 2")  # fmt: skip
+                raise ValueError(
+                    f"MultiheadAttention: {name} has shape {x.shape}, query {query.shape}; expected the same number "
+                    "of axes, 3 or 2"
+                )
         if is_causal and attn_mask is None:
             raise ValueError(
-                "MultiheadAttention: is_causal=True without attn_mask; expected attn_mask, the causal mask"
+                "MultiheadAttention: is_causal is True and attn_mask is None; expected a causal mask as attn_mask"
             )
         single = query.ndim == 2
         if single:

@@ -36,13 +36,13 @@ LAYER = {
         'adds none, "same" gives y the lengths of x (stride 1 only; if the sum is odd, the larger part goes to the end)'
     ),
     "groups": (
-        "the number of separate convolutions that share the channels; it divides in_channels and out_channels. "
+        "the number of groups into which the channels are split; it must divide in_channels and out_channels. "
         "groups=in_channels is the depthwise convolution"
     ),
     "bias": "False leaves the bias out, as before a normalization",
     "padding_mode": (
-        'the values of the padding: "zeros", or elements of x: "reflect" mirrors at the edge, "replicate" repeats the '
-        'outermost, "circular" takes those from the other end'
+        'the values of the padding: "zeros", or elements of x: "reflect" mirrors the elements at the edge, '
+        '"replicate" repeats the outermost element, "circular" takes the elements from the other end'
     ),
 }
 TRANSPOSED = {
@@ -136,7 +136,8 @@ class _Conv(OfRank):
             raise ValueError(f"{layer}: padding is {padding!r}; expected an int or {self._rank} ints{words}")
         if padding == "same" and any(n != 1 for n in self.stride):
             raise ValueError(
-                f"{layer}: padding='same' needs stride 1, the output has the input's size; stride is {self.stride}"
+                f"{layer}: padding='same' needs stride 1, because the output has the input's size; stride is "
+                f"{self.stride}"
             )
         return padding
 

@@ -92,7 +92,7 @@ class Identity(Module):
 
 
 @documented(
-    {}, start_dim="the first axis to join", end_dim="the last one, included; negative numbers count from the end"
+    {}, start_dim="the first axis to join", end_dim="the last axis to join; negative numbers count from the end"
 )
 class Flatten(Module):
     """y = x with the axes start_dim to end_dim joined: (N, C, H, W) becomes (N, C * H * W) by default.
@@ -124,7 +124,7 @@ class Flatten(Module):
 @documented(
     {},
     dim="the axis to split; negative numbers count from the end",
-    unflattened_size="the lengths of the new axes; one may be -1, for the length that is left",
+    unflattened_size="the lengths of the new axes; one length may be -1, and is computed from the others",
 )
 class Unflatten(Module):
     """y = x with axis `dim` split into several axes: (N, C * H * W) becomes (N, C, H, W). This is the inverse of

@@ -21,7 +21,7 @@ LAYER = {
     "num_embeddings": "the number of rows of the table: the words of a vocabulary",
     "embedding_dim": "the length of a row",
     "_weight": "the initial table, (num_embeddings, embedding_dim); None draws it. See `from_pretrained`",
-    "_freeze": "True keeps the table from being trained",
+    "_freeze": "True excludes the table from training",
 }
 
 
@@ -54,7 +54,10 @@ class _Table(Module):
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
             raise TypeError(f"{type(self).__name__}: padding_idx is {value!r}; expected an int or None")
         if not -rows <= value < rows:
-            raise ValueError(f"{type(self).__name__}: padding_idx is {value}; expected a row of the {rows} of weight")
+            raise ValueError(
+                f"{type(self).__name__}: padding_idx is {value}; expected the number of one of the {rows} rows of "
+                "weight"
+            )
         return value % rows
 
     def reset_parameters(self) -> None:

@@ -36,14 +36,14 @@ ARGUMENTS = {
     "d_model": "the number of features of each element",
     "nhead": "the number of heads of each attention; it must divide d_model",
     "dim_feedforward": "the number of features between linear1 and linear2",
-    "dropout": "the probability of a 0 in the attention weights and behind each part, in training",
+    "dropout": "the probability of a 0 in the attention weights and after each part, in training",
     "activation": 'between linear1 and linear2: "relu", "gelu", or a function of a Tensor',
     "layer_norm_eps": "the eps of the LayerNorms",
     "batch_first": "True takes and returns (batch, length, features), False (length, batch, features)",
-    "norm_first": "True normalizes the input of each part, False the sum behind it",
+    "norm_first": "True normalizes the input of each part, False the sum after each part",
     "bias": "False leaves the biases of Linear layers and norms out",
     "num_layers": "the number of copies of the layer",
-    "norm": "a layer that normalizes the output; None leaves it out",
+    "norm": "a layer that normalizes the output; None means that there is no such layer",
 }
 
 

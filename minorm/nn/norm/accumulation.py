@@ -143,8 +143,8 @@ class Collected:
             if alone and not entry.running.is_part:
                 name = next(name for name, buffer in self.model.named_buffers() if buffer is entry.mean)
                 raise ValueError(
-                    f"{operation}: all batches together have one value per channel for {name}, which has no variance; "
-                    "expected more than one value per channel: more samples, or evaluation mode"
+                    f"{operation}: all batches together have one value per channel for {name}, and one value has no "
+                    "variance; expected more than one value per channel: use more samples, or evaluation mode"
                 )
 
     def _tensor(self, array: Array) -> Tensor | None:

@@ -154,8 +154,8 @@ class RunningNorm(Affine):
         if track and self.__dict__.get("running_mean") is None:
             name = type(self).__name__
             raise ValueError(
-                f"{name}: track_running_stats={track}, and the layer has no running statistics; expected False, or "
-                f"{name}(..., track_running_stats=True)"
+                f"{name}: track_running_stats={track}, but the layer has no running statistics; expected False, or a "
+                f"layer made with {name}(..., track_running_stats=True)"
             )
 
     @property

@@ -40,11 +40,13 @@ class _BatchNorm(RunningNorm):
         if not isinstance(shape, tuple):
             return super()._shape()
         if len(shape) + 1 not in self.ranks:
-            raise ValueError(f"{name}: num_features={shape}; expected C, or a shape as x.shape[1:] in {self.form}")
+            raise ValueError(
+                f"{name}: num_features={shape}; expected C, or the shape x.shape[1:] of an input {self.form}"
+            )
         if not self.affine and not self.track_running_stats:
             raise ValueError(
-                f"{name}: num_features={shape} with affine=False and track_running_stats=False leaves "
-                "the layer nothing of that shape; expected one of them, or F.normalization(x, axes=(0,))"
+                f"{name}: num_features={shape} has no effect with affine=False and track_running_stats=False; "
+                "expected affine=True or track_running_stats=True; without them, use F.normalization(x, axes=(0,))"
             )
         for size in shape:
             check_sizes(name, num_features=size)

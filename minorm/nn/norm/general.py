@@ -64,7 +64,10 @@ class MeanVarianceNorm(Module):
 
 @documented(
     LAYER,
-    scale_shape="the shape of weight and bias, of x's rank, 1 where they do not vary: [1, C, 1, 1]; None has neither",
+    scale_shape=(
+        "the shape of weight and bias, with as many axes as x and length 1 where they do not vary: [1, C, 1, 1]; None "
+        "means that there is no weight and no bias"
+    ),
     axes=ANY_AXES,
     num_groups=AXIS_GROUPS,
 )

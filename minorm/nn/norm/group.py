@@ -17,7 +17,7 @@ from minorm.tensor.tensor import Tensor
 @documented(
     LAYER,
     num_channels="C, the length of axis 1 of x",
-    affine="True learns weight and bias, which start as 1 and 0; False has neither",
+    affine="True learns weight and bias, which start as 1 and 0; False learns neither",
     per_group="True gives weight and bias the shape (num_groups), False (num_channels)",
 )
 class GroupNorm(Affine):

@@ -28,8 +28,8 @@ def default_dmax(step: int) -> float:
 
 
 _CLAMP = (
-    "the bound of {}, at least {}: a number, or a function of the step, which is 0 at the first call. A function gets "
-    "num_batches_tracked, so the host waits for a GPU"
+    "the bound of {}, at least {}: a number, or a function of the step number, which is 0 at the first call. With a "
+    "function the host waits for the GPU in each step, to read num_batches_tracked"
 )
 _ARGUMENTS = LAYER | {
     "track_running_stats": "True, since r and d need running statistics",

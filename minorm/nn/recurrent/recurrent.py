@@ -23,11 +23,13 @@ ARGUMENTS = {
     **PLACE,
     "input_size": "the number of features of each step of the input",
     "hidden_size": "the number of features of the state",
-    "num_layers": "the number of stacked layers; each reads the output of the one before",
+    "num_layers": "the number of stacked layers; each layer reads the output of the layer before",
     "nonlinearity": '"tanh" or "relu"',
     "bias": "False leaves all biases out",
-    "batch_first": "True takes and returns (batch, steps, features) for (steps, batch, features); states stay the same",
-    "dropout": "the probability of a 0 in the output of each layer but the last, in training; 0 to 1",
+    "batch_first": (
+        "True takes and returns (batch, steps, features) instead of (steps, batch, features); states keep their shape"
+    ),
+    "dropout": "the probability of a 0 in the output of each layer except the last, in training; 0 to 1",
     "bidirectional": "True also reads each sequence from its end, with separate weights, and joins the features",
     "proj_size": "0, since neither ONNX nor minorm has projections; put a Linear behind the layer",
 }
@@ -91,8 +93,10 @@ class RNNBase(Module):
         check_sizes(name, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         check_probability(name, dropout)
         if proj_size:
-            raise NotImplementedError(f"{name}: proj_size is {proj_size}; neither ONNX nor minorm has projections; "
-                                      "expected 0; put an nn.Linear behind the layer")  # fmt: skip
+            raise NotImplementedError(
+                f"{name}: proj_size is {proj_size}; expected 0, because neither ONNX nor minorm has projections; put "
+                "an nn.Linear behind the layer"
+            )
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, float(dropout), bidirectional
         rows = self.gates * hidden_size

@@ -24,7 +24,9 @@ GRADIENTS = {
     GRADIENTS,
     max_norm="the largest norm allowed",
     norm_type="the p of the norm: 2 is the length, math.inf the largest absolute value",
-    error_if_nonfinite="True raises if the norm is NaN or infinite, False multiplies by the resulting factor",
+    error_if_nonfinite=(
+        "True raises an error if the norm is NaN or infinite, False multiplies the gradients by the resulting factor"
+    ),
 )
 @checked
 def clip_grad_norm_(

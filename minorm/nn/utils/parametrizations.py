@@ -101,7 +101,7 @@ class _WeightStandardization(Parametrization):
 NAMED = {"module": "the layer to change", "name": "the name of the parameter"}
 
 
-@documented(NAMED, dim="the axis of the outputs, which get one g each; None has one g for all")
+@documented(NAMED, dim="the axis of the outputs, with one g for each output; None means one g for the whole weight")
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """weight = g * v / |v|: the layer learns the size g and the direction v separately. Returns the changed module.
 
@@ -123,7 +123,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 @documented(
     NAMED,
-    n_power_iterations="the number of steps of each call in training",
+    n_power_iterations="the number of power iterations in each call in training",
     eps="added to the lengths of u and v",
     dim="the axis of the outputs; None is 1 for a ConvTranspose, else 0",
 )
@@ -173,8 +173,8 @@ def weight_standardization(module: Module, name: str = "weight", eps: float = 1e
     channels = weight.shape[1] * groups if transposed else weight.shape[0] if weight.ndim else 1
     if weight.numel() < 2 * channels:
         raise ValueError(
-            f"weight_standardization: {name} has shape {weight.shape}, one number for each of {channels} output "
-            "channels, which has no variance; expected at least two"
+            f"weight_standardization: {name} has shape {weight.shape}, which is one number for each of {channels} "
+            "output channels, and one number has no variance; expected at least two numbers per channel"
         )
     return _parametrized(module, name, _WeightStandardization(weight, float(eps), groups))
 

@@ -14,9 +14,11 @@ from minorm.tensor.tensor import Tensor
 
 SEQUENCES = {
     "lengths": "(batch) integers: the number of steps of each sequence",
-    "sequences": "Tensors (steps, *), which may differ in their steps",
+    "sequences": "Tensors (steps, *) with any numbers of steps",
     "batch_first": "True means (batch, steps, *), False (steps, batch, *)",
-    "enforce_sorted": "True requires falling lengths, which an export needs; False sorts, and stores the order",
+    "enforce_sorted": (
+        "True requires falling lengths, as an export does; False sorts the sequences and stores the order"
+    ),
     "padding_value": "the value of the padding",
 }
 
@@ -67,12 +69,16 @@ def pack_padded_sequence(
     counts = np.asarray(lengths.cpu().array if isinstance(lengths, Tensor) else lengths, np.int64)
     x = input.transpose(0, 1) if batch_first else input
     if counts.shape != x.shape[1:2] or not len(counts) or counts.min() < 1 or counts.max() > len(x):
-        raise ValueError(f"pack_padded_sequence: lengths are {counts.tolist()[:8]}; expected 1 to {len(x)} for each of "
-                         f"{x.shape[1]} sequences")  # fmt: skip
+        raise ValueError(
+            f"pack_padded_sequence: lengths are {counts.tolist()[:8]}; expected a length from 1 to {len(x)} for each "
+            f"of {x.shape[1]} sequences"
+        )
     order = back = None
     if enforce_sorted and (np.diff(counts) > 0).any():
-        raise ValueError(f"pack_padded_sequence: lengths are {counts.tolist()[:8]}; expected them to fall, or "
-                         "enforce_sorted=False")  # fmt: skip
+        raise ValueError(
+            f"pack_padded_sequence: lengths are {counts.tolist()[:8]}; expected lengths in falling order, or "
+            "enforce_sorted=False"
+        )
     if not enforce_sorted:
         places = np.argsort(-counts, kind="stable")
         order, back = Tensor(places).to(x.device), Tensor(np.argsort(places)).to(x.device)

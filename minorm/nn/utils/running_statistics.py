@@ -51,13 +51,14 @@ def freeze_norm(model: AnyModule) -> AnyModule:
 
 @documented(
     {},
-    model="the Module whose statistics to measure",
+    model="the Module whose statistics are measured",
     loader="batches x or (x, ...); only x is used",
     num_iters="the number of batches to take; None takes all",
     layerwise=(
-        "False: one pass, in which every norm normalizes with the batch, as in training. True: one pass for each norm, "
-        "with the earlier norms final, so it measures the norm's input in evaluation, however the batches are cut; it "
-        "costs one pass for each norm, and needs a loader that can be read again"
+        "False: one pass over the data, in which every norm normalizes with the batch, as in training. True: one pass "
+        "for each norm, in which all earlier norms already have their final statistics. The norm's input is then the "
+        "same as in evaluation, whatever the batch size. True takes longer, and needs a loader that can be read "
+        "several times"
     ),
 )
 @checked

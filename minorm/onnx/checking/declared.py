@@ -71,7 +71,7 @@ def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Itera
         if wrong:
             meant = ", ".join("?" if n is None else str(n) for n in said)
             where = ", ".join(f"{n} = {names[n]}" for n in dict.fromkeys(said) if isinstance(n, str) and n in names)
-            yield name, f"has shape {shape}, declared is ({meant}){f' with {where}' if where else ''}"
+            yield name, f"has shape {shape}, but the file declares ({meant}){f' with {where}' if where else ''}"
 
 
 def maker(model: Any, name: str) -> str:

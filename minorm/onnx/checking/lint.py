@@ -109,11 +109,11 @@ def _of_mode(node: Node, readers: Mapping[str, set[str]], outputs: set[str]) -> 
     momentum, running = float(node["momentum"]), [name for name in node.outputs[1:3] if name]
     trains = batch_norm.trains(node)
     if node.since < 7 and trains and "is_test" not in node.attributes:
-        yield "is_test is absent, so it trains; many converters turn it into inference without a warning"
+        yield "is_test is absent, so the node trains; many converters turn such a node into inference without a warning"
     if 7 <= node.since < 14 and len(node.outputs) > 1 and not trains:
-        yield "its outputs after the first have no names: they do not exist, so it does inference"
+        yield "the outputs after the first have no names, so they do not exist and the node does inference"
     if trains and not any(name in outputs or name in readers for name in running):
-        yield "it trains, but nothing reads the running statistics that it computes: y depends on the whole batch"
+        yield "the node trains, but nothing reads the running statistics that it computes: y depends on the whole batch"
     blended = all(readers.get(name, set()) & ARITHMETIC for name in running) and bool(running)
     if momentum == 0 and not blended:
         yield "momentum 0 forgets the past: running statistics would be those of the last batch"
@@ -128,7 +128,7 @@ def _of_mode(node: Node, readers: Mapping[str, set[str]], outputs: set[str]) -> 
 def _of_statistics(node: Node, eps: float | None, find: Find) -> Iterator[str]:
     mean, var = (find(node.inputs[place]) for place in (3, 4))
     if mean is None or var is None:
-        yield "other nodes compute its statistics, so train() and eval() do not switch it"
+        yield "other nodes compute the statistics, so train() and eval() have no effect here"
         return
     if any(array.dtype in dtypes.HALVES for array in (mean, var)):
         yield f"statistics in {var.dtype}: small updates are lost in rounding"
@@ -155,7 +155,7 @@ def _share(count: int, total: int) -> str:
 
 def _of_group(node: Node) -> list[str]:
     if node.since == 18:
-        return ["version 18 has one scale a group and is withdrawn: the checker refuses it; convert to opset 21"]
+        return ["version 18 has one scale per group and is deprecated: the checker refuses it; convert to opset 21"]
     return _of_stash(node)
 
 

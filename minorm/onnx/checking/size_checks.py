@@ -78,9 +78,14 @@ class Comparison:
             if trial.taken is not None:
                 self.runs.append(Run(group[trial.taken], trial.outputs))
                 if number and trial.taken:
-                    self._warn(f"{source.name} refuses {group[0]}; compared at {self.runs[-1]} ({trial.errors[0]})")
+                    self._warn(
+                        f"{source.name} does not run with {group[0]}, so the comparison uses {self.runs[-1]} "
+                        f"({trial.errors[0]})"
+                    )
             elif number and group:
-                self._warn(f"{source.name} takes none of {len(group)} other sizes tried, such as {group[0]}")
+                self._warn(
+                    f"{source.name} runs with none of {len(group)} other sizes that were tried, such as {group[0]}"
+                )
             elif not number:
                 raise ValueError(trial.errors[0] if trial.errors else "the inputs are too large")
 
@@ -99,7 +104,7 @@ class Comparison:
         if untrue:
             name, why = next(iter(untrue.items()))
             rest = f", and so {len(untrue) - 1} more" if len(untrue) > 1 else ""
-            self._warn(f"value {name!r} {why}{rest}; the file's declarations of such lengths are left out")
+            self._warn(f"value {name!r} {why}{rest}; wrong declarations of lengths are left out of the new file")
         drop(new.graph.value_info, lambda entry: entry.name in untrue)
         for entry in new.graph.output if untrue else ():  # names that no input has mean several lengths
             for dim in entry.type.tensor_type.shape.dim if entry.name in untrue else ():
@@ -116,8 +121,8 @@ class Comparison:
             if len(got) != len(dims):
                 if kind.HasField("shape"):
                     self._warn(
-                        f"output {entry.name!r} has {len(got)} axes, not {len(dims)} as the file says; what it says "
-                        "is left out"
+                        f"output {entry.name!r} has {len(got)} axes, but the file declares {len(dims)}; the new file "
+                        "leaves this declaration out"
                     )
                     kind.ClearField("shape")
                 return
@@ -126,8 +131,8 @@ class Comparison:
                 said = length if isinstance(length, int) else size.bound.get(length, n)
                 if said != n:
                     self._warn(
-                        f"axis {axis} of output {entry.name!r} has length {n}, not {said} as the file says; it is "
-                        "left free"
+                        f"axis {axis} of output {entry.name!r} has length {n}, but the file declares {said}; the new "
+                        "file leaves this length free"
                     )
                     dim.Clear()
 
@@ -159,7 +164,7 @@ class Comparison:
         found = [self._compare(proto, *pair, folder) for pair in zip(self.runs, trials, strict=True)]
         for run, name, why in self._untrue(proto, folder):
             node = declared.maker(proto, name)
-            raise VerifyError(f"{self.operation}: with {run} value {name!r} of {node} {why}")
+            raise VerifyError(f"{self.operation}: with {run}, value {name!r} of {node} {why}")
         worst, relative = (max(numbers) for numbers in zip(*found, strict=True))
         sizes = tuple(str(run) for run in self.runs)
         return Report(checked(how), sandbox.version("onnxruntime"), worst, relative, trials[0].outputs, sizes)
@@ -171,8 +176,8 @@ class Comparison:
     def _compare(self, proto: Any, run: Run, trial: Trial, folder: str | None) -> tuple[float, float]:
         """Return the largest difference at one size, and this difference divided by max(1, max |expected|)."""
         if trial.taken is None:
-            why = f"the file fails where {self.source.name} runs: {trial.errors[0]}"
-            raise VerifyError(f"{self.operation}: with {run} {why}{self.source.where(proto, run.size, folder)}")
+            why = f"the file fails, but {self.source.name} runs: {trial.errors[0]}"
+            raise VerifyError(f"{self.operation}: with {run}, {why}{self.source.where(proto, run.size, folder)}")
         random, wrong = randomness.drawn(proto, self.source.training), wrong_in_onnxruntime(proto)
         worst, relative = 0.0, 0.0
         for entry, want, got in zip(proto.graph.output, run.outputs, trial.outputs, strict=False):
@@ -188,10 +193,10 @@ class Comparison:
                 why = f"differs by {difference:.3g} between {runtime} and {self.source.name}; allowed: {allowed:.3g}"
             if why:
                 place = self.source.where(proto, run.size, folder)
-                raise VerifyError(f"{self.operation}: with {run} output {entry.name!r} {why}{place}")
+                raise VerifyError(f"{self.operation}: with {run}, output {entry.name!r} {why}{place}")
             worst, relative = max(worst, difference), max(relative, difference / scale)
         if random and self.source.looks_inside and (place := self.source.where(proto, run.size, folder)):
-            raise VerifyError(f"{self.operation}: with {run} the file is not the model{place}")
+            raise VerifyError(f"{self.operation}: with {run}, the file and the model compute different values{place}")
         return worst, relative
 
 
@@ -219,5 +224,5 @@ def first_difference(
         difference, scale = _difference(got, want)
         near = difference <= TOLERANCE.get(want.dtype, 0.0) * scale
         if got.shape != want.shape or got.dtype != want.dtype or not near:
-            return f"; the first value that differs is {name!r}, of {in_words(node)}"
+            return f"; the first value that differs is {name!r}, the result of {in_words(node)}"
     return ""

@@ -27,7 +27,7 @@ TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, d
     checker='"passed", or why it did not run',
     runtime='"onnxruntime <version>", or why it did not run',
     difference="the largest |difference| of an output",
-    relative="that over max(1, max |expected|)",
+    relative="the largest |difference| / max(1, max |expected|) of an output",
     outputs="the runtime's outputs; () if nothing was compared",
     sizes="the shapes of the inputs, if several were compared",
 )
@@ -62,10 +62,10 @@ class Report:
     model="an onnx.ModelProto, or a path",
     inputs="arrays or Tensors in the order of the graph's inputs, or by name",
     expected="the expected first outputs, arrays or Tensors",
-    tolerance="largest difference allowed over max(1, max |expected|); None goes by type, 1e-4 for float32",
+    tolerance="the largest allowed |difference| / max(1, max |expected|); None depends on the type: 1e-4 for float32",
     training="True: the model is in its training form, and random results (dropout) are not compared",
-    seconds="how long checker and onnxruntime may take, which run in a separate process",
-    memory="bytes that process may take; None is 4 GiB more than model and inputs need",
+    seconds="the time that the checker and onnxruntime may take in their separate process",
+    memory="the bytes of memory that this process may take; None is 4 GiB more than the model and the inputs need",
 )
 def verify(
     model: onnx.ModelProto | str | os.PathLike[str],
@@ -105,7 +105,7 @@ def verify(
         return Report(checker, answer["load"].text)
     runtime = sandbox.version("onnxruntime")
     if answer.outputs is None:
-        return Report(checker, f"{runtime} loads it; dropout is random: not compared")
+        return Report(checker, f"{runtime} loads the model; results are not compared, because dropout is random")
     return Report(checker, runtime, *compare(proto, answer.outputs, expected, tolerance), answer.outputs)
 
 

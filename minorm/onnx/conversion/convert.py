@@ -38,13 +38,19 @@ from minorm.support.documented import documented
     source="a path, the file's bytes, or an onnx.ModelProto, of any opset",
     path="a file name, or a binary file; None writes no file",
     opset_version="7 to the newest",
-    shapes='lengths of inputs, {"x": (1, 3, 224, 224)}, or of one free axis by its name, {"height": 224}, which fixes '
-    "them: for `verify`, and in the file. All other free axes stay free",
-    sizes="lengths, written as `shapes`, at which `verify` runs the model if guessing fails; the file's axes stay free",
+    shapes='lengths of inputs, {"x": (1, 3, 224, 224)}, or the length of a free axis, {"height": 224}. These lengths '
+    "become fixed in the file, and `verify` uses them. All other free axes stay free",
+    sizes=(
+        "lengths in the form of `shapes`, with which `verify` runs the model if guessing fails; the file's axes stay "
+        "free"
+    ),
     external_data="True: weights go to a separate file beside `path`; False: never; None: weights outside the "
     "file stay outside",
-    verify="True runs old and new in onnxruntime on random inputs, at three lengths of every free axis, and compares; "
-    "nothing is written if they differ. If onnxruntime does not run the old file, a warning says so",
+    verify=(
+        "True runs the old and the new file in onnxruntime on random inputs, with three lengths of every free axis, "
+        "and compares the results; nothing is written if they differ. If onnxruntime does not run the old file, a "
+        "warning says so"
+    ),
     max_bytes="a limit in bytes for the file and its weights",
     external_root="a folder that you trust, as for `load`: weights in other files may be links to files in it",
 )
@@ -91,7 +97,7 @@ def convert(
     old, folder = parse(source, max_bytes, external_root=external_root)
     validation.opsets_of(old)
     if opset_version < 11 and old.graph.sparse_initializer:
-        raise LoadError("convert: the model has sparse initializers, which files have from opset 11 on")
+        raise LoadError("convert: the model has sparse initializers, which need opset 11 or newer")
     encoding.reserve(3 * sum(len(tensor.raw_data) for tensor in old.graph.initializer), "convert: a copy of the model")
     new = onnx.ModelProto()
     new.CopyFrom(old)

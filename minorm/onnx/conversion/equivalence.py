@@ -71,7 +71,7 @@ def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
         tried = ", ".join(f"{name} {tuple(lengths)}" for name, lengths in labels.items())
         raise ValueError(
             f"convert: the model does not run on random inputs of the shapes it declares ({tried}): {error}; "
-            "give sizes (--shape) that it runs at, or give shapes, which fixes lengths"
+            "give sizes (--shape) with which the model runs, or shapes, which also fix these lengths in the file"
         ) from error
 
 

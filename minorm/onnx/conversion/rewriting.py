@@ -56,7 +56,7 @@ class Rewriter:
         for function in self.model.functions:
             self._function(function)
         if self.refused:
-            count = f"{len(self.refused)} node{'s have' if len(self.refused) > 1 else ' has'} no form"
+            count = f"{len(self.refused)} node{'s' if len(self.refused) > 1 else ''} cannot be written"
             raise ExportError(f"convert: {count} at opset {self.opset}:\n  " + "\n  ".join(self.refused.values()))
         _set_opset(self.model.opset_import, self.opset)
 
@@ -84,7 +84,7 @@ class Rewriter:
 
     def _graph(self, graph: Any, opsets: Mapping[str, int], path: str, around: Values | None, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise LoadError(f"convert: graphs nest more than {MAX_DEPTH} deep")
+            raise LoadError(f"convert: graphs are nested more than {MAX_DEPTH} deep")
         values = self.values(graph, path, around)
         outputs = [entry.name for entry in graph.output]
         self._nodes(graph.node, opsets, path, values, depth)
@@ -195,7 +195,7 @@ def check_node(node: Any, schema: Any) -> None:
         raise LoadError(f"convert: {what} {why}")
     for attribute in node.attribute:
         if names.count(attribute.name) > 1:
-            raise LoadError(f"convert: {what} has an attribute {attribute.name!r} twice")
+            raise LoadError(f"convert: {what} has two attributes {attribute.name!r}")
         kind = schema.attributes[attribute.name].type
         if attribute.type != kind.value and not attribute.ref_attr_name:
             raise LoadError(f"convert: {what}: attribute {attribute.name!r} is not of type {kind.name}")

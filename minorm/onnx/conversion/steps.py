@@ -145,18 +145,18 @@ def general(d: NodeRewriter, old: Any, new: Any) -> None:
             value = d.get(name)
             default = _default(old, name)
             if value != default and not (name == "dilations" and set(value) <= {1}):
-                raise RuleNotApplicable(f"{version} has no {name}, which is {value!r:.60}")
+                raise RuleNotApplicable(f"{version} has no attribute {name}, but the node sets it to {value!r:.60}")
         d.drop(name)
     for name, attribute in new.attributes.items():
         if d.has(name) or name not in old.attributes:
             if attribute.required and not d.has(name):
-                raise RuleNotApplicable(f"{version} wants {name}")
+                raise RuleNotApplicable(f"{version} needs the attribute {name}")
             continue
         before = _default(old, name)
         if before is not None and before != _default(new, name):
             d.set(name, before)
         elif attribute.required:
-            raise RuleNotApplicable(f"{version} wants {name}")
+            raise RuleNotApplicable(f"{version} needs the attribute {name}")
     _fit_inputs(d, new, version)
     _fit_outputs(d, new, version)
 
@@ -177,14 +177,16 @@ def _fit_inputs(d: NodeRewriter, new: Any, version: str) -> None:
         raise RuleNotApplicable(f"{version} takes {new.min_input} to {new.max_input} inputs, not {len(names)}")
     for place, name in enumerate(names):
         if not name and new.inputs[min(place, len(new.inputs) - 1)].option != OPTIONAL:
-            raise RuleNotApplicable(f"{version} wants input {place}")
+            raise RuleNotApplicable(f"{version} needs input {place}")
 
 
 def _fit_outputs(d: NodeRewriter, new: Any, version: str) -> None:
     while len(d.node.output) > new.max_output:
         name = d.node.output[-1]
         if name in d.values.read:
-            raise RuleNotApplicable(f"{version} has no output {len(d.node.output) - 1}, which is read as {name!r}")
+            raise RuleNotApplicable(
+                f"{version} has no output {len(d.node.output) - 1}, but the model reads this output as {name!r}"
+            )
         d.node.output.pop()
 
 

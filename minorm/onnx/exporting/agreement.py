@@ -57,7 +57,7 @@ class Agreement:
                 name, usual = self.graph.symbols.names[symbol], self.graph.symbols.base[symbol]
                 raise Unstable(
                     f"{what}{where} depends on the length of the free axis {name!r}: "
-                    f"it is {values[0]} at {usual}, {values[run]} at {length}"
+                    f"it is {values[0]} at length {usual}, but {values[run]} at length {length}"
                 )
         raise Unstable(f"{what}{where} is {values[0]} in the file, {values[-1]} in the model")
 
@@ -95,7 +95,7 @@ class Agreement:
         if not all(same(arrays[0], array) for array in arrays[: self.sized]):
             return False
         if self.follower is not None and not same(arrays[0], arrays[self.follower]):
-            self.notes.append(f"{what} of shape {arrays[0].shape} holds other numbers in the model")
+            self.notes.append(f"{what} of shape {arrays[0].shape} holds different numbers in the file and in the model")
         return True
 
     def _note(self, what: str, file: Any, model: Any) -> None:

@@ -100,5 +100,5 @@ def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
 
 def reason(why: str) -> str:
     """Return a text that says why export chose an opset; `why` says why the opset below was not chosen."""
-    text = f"the lowest from {versions.DEFAULTS[0]} on that has every operator and splits no normalization"
+    text = f"the lowest opset from {versions.DEFAULTS[0]} on that has every operator and splits no normalization"
     return f"{text} ({why})" if why else text

@@ -82,8 +82,9 @@ def inputs_of(
     for i, arg in enumerate(args):
         if not isinstance(arg, Tensor) and _holds_tensors(arg):
             raise TypeError(
-                f"export: argument {i} is {type(arg).__name__}; expected a Tensor, or something without Tensors or "
-                "arrays in it; wrap arrays with minorm.tensor(array), and pass several inputs as args=(x, y)"
+                f"export: argument {i} is {type(arg).__name__}; expected a Tensor, or a value that contains no "
+                "Tensors and no arrays; wrap arrays with minorm.tensor(array), and pass several inputs as args=(x, "
+                "y)"
             )
     places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
     if not places:
@@ -160,8 +161,8 @@ def _set_symbols(inputs: Inputs, labels: Sequence[dict[int, str]]) -> None:
         for axis, label in own.items():
             if lengths.setdefault(label, tensor.shape[axis]) != tensor.shape[axis]:
                 raise ValueError(
-                    f"export: dynamic axis {label!r} is {lengths[label]} long in one input, but {tensor.shape[axis]} "
-                    f"in {name!r}"
+                    f"export: dynamic axis {label!r} has length {lengths[label]} in one input, but length "
+                    f"{tensor.shape[axis]} in {name!r}"
                 )
     order = list(lengths)
     inputs.symbols = Symbols(tuple(order), tuple(lengths.values()), ((),) * len(order))

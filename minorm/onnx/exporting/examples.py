@@ -128,7 +128,7 @@ def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
         try:
             array = np.asarray(value)
         except ValueError as error:  # lists of different lengths
-            raise ValueError(f"the value of input {name!r} is a list of lists of several lengths") from error
+            raise ValueError(f"the value of input {name!r} contains lists of different lengths") from error
         if array.dtype.kind not in "biuf":
             raise ValueError(f"the value of input {name!r} is neither a number nor a list of numbers")
         if array.ndim:

@@ -51,11 +51,13 @@ def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
             options["path"] = options.pop("f")
         _, args, path = (*given[:3], None, None, None)[:3]
         if isinstance(args, (str, os.PathLike)) and path is not None:
-            raise TypeError(f"export: args is a {type(args).__name__}, path a {type(path).__name__}; expected them in "
-                            "the order export(model, x, path)")  # fmt: skip
+            raise TypeError(
+                f"export: args is a {type(args).__name__}, path a {type(path).__name__}; expected the order "
+                "export(model, x, path)"
+            )
         for name, (taken, instead) in _ONLY.items():
             if (value := options.pop(name, taken)) not in (None, taken, {}, ()):
-                raise ValueError(f"export: {name}={value!r}; expected {taken}, or no {name}: {instead}")
+                raise ValueError(f"export: {name}={value!r}; expected {taken}, or a call without {name}: {instead}")
         return function(*given, **{name: value for name, value in options.items() if name not in _TAKEN})
 
     return run  # type: ignore[return-value]
@@ -64,34 +66,50 @@ def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
 @documented(
     {},
     model="an nn.Module, or a function of Tensors. It runs a few times on the CPU and stays exactly as it was. A "
-    "model that `load` returned is written back with the nodes, names and free axes of its file; it runs only if a "
-    "tensor has another shape than in the file",
-    args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for a model "
-    "that `load` returned, which needs no example",
+    "model that `load` returned is written back with the nodes, names and free axes of its file; such a model runs "
+    "only if a tensor no longer has the shape that it has in the file",
+    args=(
+        "a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None is enough for a "
+        "model that `load` returned"
+    ),
     path="a file name, or a binary file; None writes no file",
     opset_version="7 to the newest. None is the lowest from 17 on at which no normalization is split into several "
-    "nodes: 17 for most models, 21 with GroupNorm, 23 with RMSNorm; or that of the loaded file",
+    "nodes: 17 for most models, 21 with GroupNorm, 23 with RMSNorm. For a loaded file, None is the opset of the file",
     training="False writes the inference form, in any mode of the model. True keeps training behaviour: BatchNorm "
     "normalizes with the batch's statistics and its updated running statistics are further outputs, named "
-    "`<key>.updated`; frozen layers stay in their inference form. None leaves every layer in its mode, and gives "
-    "a loaded graph only the outputs of its file",
-    input_names="names for the inputs; None takes those of forward's parameters, and those of a loaded graph's file",
-    output_names="names for the outputs; None is `output`, or `output_0`, `output_1` ..., or those of a loaded graph's "
-    "file",
-    dynamic_axes='as in PyTorch: {"x": {0: "batch", 2: "height"}} or {"x": [0, 2]}; {} fixes all. None: axis 0 of '
-    "every input that has the length of the first input's axis 0 is free and called `batch`. A free height or width "
-    "is only as free as the operations allow. For a loaded graph it names free axes; axes that it leaves out get the "
-    "example's lengths, and None keeps all as the file has them",
-    external_data="None: weights go to a separate file beside `path`, `<path>.data`, if together with the graph "
-    "they exceed the 2 GiB that one file can hold, or if the loaded file had them there. True: always; False: never",
-    fuse_norms="True writes a GroupNorm, LayerNorm or RMSNorm that the loaded file has as primitives as one node, "
-    "if the opset has it; a warning names those that stay as they are, and why",
-    verify="True runs the checker, and the file in onnxruntime: on `args`, and at two other lengths of every free "
-    "axis, one of them odd; a loaded graph without `args` runs on random inputs, at three. The model itself gives the "
-    "correct results at each size; a size that it refuses is reported, and another one is taken. Nothing is written if "
-    "the results differ, or if the file declares a false length",
-    metadata="entries for the file's metadata, under your own names: texts as they are, anything else as JSON. The "
-    'command `predict` reads "classes", the names of the outputs, and "preprocessing", with mean, std, size and '
+    "`<key>.updated`; frozen layers stay in their inference form. None exports every layer in its present mode, and "
+    "gives a loaded graph only the outputs of its file",
+    input_names=(
+        "names for the inputs; None takes the names of forward's parameters, or for a loaded graph the names in its "
+        "file"
+    ),
+    output_names=(
+        "names for the outputs; None is `output`, or `output_0`, `output_1` ..., or for a loaded graph the names in "
+        "its file"
+    ),
+    dynamic_axes='as in PyTorch: {"x": {0: "batch", 2: "height"}} or {"x": [0, 2]}; {} fixes all axes. With None, axis '
+    "0 of the first input is free and called `batch`, and so is axis 0 of every other input if it has the same length. "
+    "The operations of the model may allow only some lengths of a free height or width. For a loaded graph, "
+    "dynamic_axes gives names to free axes, and other free axes get the example's lengths; with None, all axes stay as "
+    "in the file",
+    external_data=(
+        "None: weights go to a separate file beside `path`, `<path>.data`, if graph and weights together exceed the 2 "
+        "GiB that one file can hold, or if the loaded file also had a separate file for weights. True: always; False: "
+        "never"
+    ),
+    fuse_norms=(
+        "True writes a GroupNorm, LayerNorm or RMSNorm as one node if the loaded file has several simple nodes for it "
+        "and the opset has the operator; a warning names the norms that are left unchanged, and why"
+    ),
+    verify=(
+        "True runs the checker, and then the file in onnxruntime: on `args`, and on inputs with two other lengths of "
+        "every free axis, one of them odd. A loaded graph without `args` runs on random inputs with three lengths. "
+        "The model itself computes the correct results for each length; if the model refuses a length, a warning says "
+        "so and another length is taken. Nothing is written if the results differ, or if the file declares a false "
+        "length"
+    ),
+    metadata="entries for the file's metadata, under your own names: texts are stored unchanged, other values as JSON. "
+    'The command `predict` reads "classes", the names of the outputs, and "preprocessing", with mean, std, size and '
     "channels. None adds nothing; the entries of a loaded graph's file stay",
 )
 @in_pytorchs_words
@@ -143,7 +161,8 @@ def export(
     if args is None:
         raise TypeError(
             f"export: args is None; expected an example of the input, because {type(model).__name__} is exported by "
-            "running it. Only a module that minorm.onnx.load returned needs none, unless it is part of another module"
+            "running it. Only a module that minorm.onnx.load returned needs no example, unless the module is part of "
+            "another module"
         )
     weights = _weights(path, external_data)
     with _on_the_cpu(model):
@@ -212,7 +231,7 @@ def _add_metadata(proto: onnx.ModelProto, said: Mapping[str, Any]) -> None:
         return
     set_entries(proto, {**entries_of(proto), **said})
     if CLASSES in said and (why := drop_stale_classes(proto)):
-        raise ValueError(f"export: {why.partition(', so')[0]}; expected a name for each")
+        raise ValueError(f"export: {why.partition(', so')[0]}; expected one name for each class")
 
 
 def _drop_stale_classes(proto: onnx.ModelProto) -> None:

@@ -61,9 +61,9 @@ class _Inliner:
         for entry in function.opset_import:
             if known.setdefault(domain_of(entry.domain), entry.version) != entry.version:
                 raise ExportError(
-                    f"export: the calls of function {function.name!r} differ now, and cannot be written out: the "
-                    f"function is of opset {entry.version}, the graph of opset {known[domain_of(entry.domain)]}; "
-                    "convert the file to one opset first"
+                    f"export: the calls of function {function.name!r} have become different, and the nodes of the "
+                    f"function cannot be put in their place: the function has opset {entry.version}, the graph has "
+                    f"opset {known[domain_of(entry.domain)]}; convert the file to one opset first"
                 )
             if entry.domain not in {e.domain for e in self.model.opset_import}:
                 self.model.opset_import.append(entry)

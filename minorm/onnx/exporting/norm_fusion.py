@@ -55,7 +55,7 @@ def fuse(model: onnx.ModelProto) -> None:
     left = fuse_norms(model).left
     if left:
         lines = "".join(f"\n  {name}: {why}" for name, why in left.items())
-        warnings.warn(f"export: {len(left)} norm(s) stay as they are:{lines}", stacklevel=6)
+        warnings.warn(f"export: {len(left)} norm(s) were left unchanged:{lines}", stacklevel=6)
 
 
 def fuse_norms(model: onnx.ModelProto) -> Fusion:
@@ -231,7 +231,7 @@ class _Fuser:
         count, rank = len(norm.axes), len(shape)
         tail = tuple(shape[rank - count :])
         if sorted(axis % rank for axis in norm.axes if -rank <= axis < rank) != list(range(rank - count, rank)):
-            raise RuleNotApplicable(f"axes {norm.axes} of {norm.x!r}, which has {rank}, are not the last ones")
+            raise RuleNotApplicable(f"axes {norm.axes} are not the last of the {rank} axes of {norm.x!r}")
         if not all(isinstance(n, int) for n in tail):
             raise RuleNotApplicable(f"the lengths of the last axes of {norm.x!r} are not known")
         if any(held is not None and held.shape != tail for held in (norm.weight, norm.bias)):

@@ -59,7 +59,7 @@ def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict
     try:
         examples = example(module) if examples is None else examples
     except ValueError as error:
-        raise ExportError(f"export: layers were put in, and their inputs are not known: {error}") from error
+        raise ExportError(f"export: the inputs of the inserted layers are not known: {error}") from error
     seen: dict[str, list[Tensor]] = {}
     handles = []
     for path, layer in module.layers_put_in.items():
@@ -72,7 +72,7 @@ def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict
         with same_random_numbers_after(module), untouched(module, None), no_grad():
             module(*examples)
     except REFUSALS as error:
-        raise ExportError(f"export: the graph does not run with the layers that were put in: {error}") from error
+        raise ExportError(f"export: the graph does not run with the inserted layers: {error}") from error
     finally:
         for handle in handles:
             handle.remove()
@@ -134,11 +134,12 @@ def _traced(layer: Module, path: str, args: list[Tensor], free: list[Axes], opse
         if first is not None:
             shapes = ", ".join(str(x.shape) for x in args)
             warnings.warn(
-                f"export: the layer {path!r} is written for inputs like {shapes}: {_said(first)}", stacklevel=8
+                f"export: the inserted layer {path!r} is written for inputs of shape {shapes} only: {_said(first)}",
+                stacklevel=8,
             )
         return part
     assert first is not None
-    raise ExportError(f"export: the layer {path!r} that was put in: {_said(first)}") from first
+    raise ExportError(f"export: the inserted layer {path!r} cannot be written: {_said(first)}") from first
 
 
 def _said(error: Exception) -> str:
@@ -160,7 +161,7 @@ def _put(model: Any, node: Any, part: Any, layer: Module, contents: dict[str, An
     names |= {entry.name: f"{path}.{entry.name}" for entry in updates}
     clash = taken.intersection(names[name] for name in (*own, *(entry.name for entry in updates)))
     if clash:
-        raise ExportError(f"export: the name {min(clash)!r} of a layer that was put in is taken in the graph")
+        raise ExportError(f"export: the name {min(clash)!r} of an inserted layer is taken in the graph")
     nodes = renamed(part.graph.node, path, scope_of_names(names, path))
     for inner in nodes:  # their names begin with a module's path, `fc.1/Gemm`
         if inner.name.removeprefix(f"{path}/").count("/"):

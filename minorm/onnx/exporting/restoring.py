@@ -110,8 +110,8 @@ class Restorer:
         kept = placed.statistics and f"{placed.statistics[0]}{ENDING}" in self.file_outputs
         if described and trains and not kept:
             raise NeedsExample(
-                f"export: {draft.label!r} keeps running statistics in a way that no operator has; its training form "
-                "needs nodes that the file does not have; give an example: export(model, args, ...)"
+                f"export: {draft.label!r} updates running statistics in a way for which ONNX has no operator, so the "
+                "training form needs nodes that the file does not have; give an example: export(model, args, ...)"
             )
         if described and trains:
             return draft, ()

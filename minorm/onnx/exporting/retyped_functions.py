@@ -66,7 +66,9 @@ class Functions:
         kind = (key, tuple(None if v is None else (v.given, v.silent) for v in inputs), says, conditional)
         if kind not in self.variants:
             if key in self.stack or len(self.stack) > MAX_DEPTH:
-                raise ExportError(f"export: function {key[1]!r} calls itself, or others more than {MAX_DEPTH} deep")
+                raise ExportError(
+                    f"export: function {key[1]!r} calls itself, or calls are nested more than {MAX_DEPTH} deep"
+                )
             self.stack.append(key)
             self.variants[kind] = self._body(key, inputs, passed, conditional)
             self.stack.pop()
@@ -76,7 +78,10 @@ class Functions:
         original = self.originals[key]
         self.copied += len(original.node)
         if self.copied > MAX_NODES:
-            raise ExportError(f"export: the functions of the model, in all types, have more than {MAX_NODES} nodes")
+            raise ExportError(
+                f"export: the functions of the model have more than {MAX_NODES} nodes, because each float type needs "
+                "its own copy"
+            )
         function = onnx.FunctionProto()
         function.CopyFrom(original)
         what = f"function {key[1]!r}"

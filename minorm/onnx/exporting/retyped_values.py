@@ -140,7 +140,7 @@ class Scope:
         """Choose a name for the value in each of its types."""
         made, others = value.made, sorted(value.wanted - {value.made})
         if value.sequence and others and not value.free:
-            types = f"read as {DTYPES[others[0]]}, and made as {DTYPES[made]}"
+            types = f"computed in {DTYPES[made]}, but read in {DTYPES[others[0]]}"
             raise ExportError(f"export: the sequence {value.name!r} is {types}")
         for elem in (made, *others):
             own = elem == (value.end or made)

@@ -85,7 +85,7 @@ class Retyper:
         for place, entry in enumerate(scope.holder.output):
             self._end(scope, place, entry)
         if self.refused:
-            count = f"{len(self.refused)} node{'s have' if len(self.refused) > 1 else ' has'} no form"
+            count = f"{len(self.refused)} node{'s' if len(self.refused) > 1 else ''} cannot be written"
             raise ExportError(f"export: {count} in {DTYPES[self.goal]}:\n  " + "\n  ".join(self.refused))
         scope.finish(self.taken)
         self.functions.write()
@@ -93,7 +93,7 @@ class Retyper:
     def _opset(self, imports: Any, what: str) -> int:
         opset = opset_table(imports, what).get("", 0)
         if self.goal == TensorProto.BFLOAT16 and 0 < opset < 13:
-            raise ExportError(f"export: bfloat16 exists in ONNX from opset 13 on; {what} is of opset {opset}")
+            raise ExportError(f"export: bfloat16 exists in ONNX from opset 13 on; {what} has opset {opset}")
         return opset
 
     def _float(self, elem: int) -> int:
@@ -156,7 +156,7 @@ class Retyper:
         elif is_layer(node):
             self._layer(scope, place, node)
         elif not is_node(node):
-            raise RuleNotApplicable(f"its meaning is not known: its domain is {node.domain!r}")
+            raise RuleNotApplicable(f"the domain of the operator is {node.domain!r}, so its meaning is not known")
         elif node.op_type == "Constant":
             self._constant(scope, place, node)
         elif any(graphs_of(node)):

@@ -70,7 +70,7 @@ def _others(inputs: Inputs, symbol: int, base: Run, run: Callable[[tuple[Any, ..
     if first is None:
         tried = ", ".join(str(n) for n, _ in refused)
         reason = f": {refused[0][1]}" if refused else ""
-        raise Unstable(f"the model runs at no other length of {name!r} than {length}; tried with {tried}{reason}")
+        raise Unstable(f"the model runs only with length {length} of the axis {name!r}; tried with {tried}{reason}")
     yield first
     for rest in () if symbol in inputs.leading else (1, -1):
         odd = attempt(_odd(length, rest))

@@ -75,7 +75,7 @@ class Writer:
             raise ExportError(
                 f"export: {len(self.failures)} operation(s) cannot be written at opset {self.graph.opset}:\n  "
                 + "\n  ".join(self.failures)
-                + ("\nan axis that dynamic_axes leaves out has a fixed length" if self.follows else "")
+                + ("\nan axis has a fixed length if dynamic_axes does not name it" if self.follows else "")
             )
         return outputs
 
@@ -117,7 +117,7 @@ class Writer:
             self.declined = around
             if all(self._find(tensors) is not None for tensors in zip(*results, strict=True)):
                 return
-            reasons.append("it computes outside minorm's operations")
+            reasons.append("it computes with other operations than minorm's")
         self._fail(first, [*self.declined, *reasons])
         for tensors in zip(*results, strict=True):
             self._bind(Value(None, tensors[0].dtype), tensors)
@@ -194,7 +194,7 @@ class Writer:
         self.follows = True
         symbols = self.graph.symbols
         names = " and ".join(repr(symbols.names[i]) for i in symbols.followed(decline.length))
-        return f"{decline}; it follows the free axis {names}"
+        return f"{decline}; this length depends on the free axis {names}"
 
     def _fail(self, call: Call, reasons: Sequence[str]) -> None:
         self.failures.append(self._failure(call, reasons))

@@ -146,7 +146,7 @@ def _run_again(module: GraphModule, examples: Sequence[Tensor] | None, reshaped:
 
 def _misfit(reshaped: Sequence[str]) -> str:
     what = "no longer has the shape" if len(reshaped) == 1 else "no longer have the shapes"
-    return f"{', '.join(map(repr, reshaped))} {what} of the file, and the graph does not fit"
+    return f"{', '.join(map(repr, reshaped))} {what} of the file, so the graph no longer fits together"
 
 
 def _limit(model: Any, module: GraphModule, examples: Sequence[Tensor] | None, asked: Axes) -> None:
@@ -167,14 +167,14 @@ def _limit(model: Any, module: GraphModule, examples: Sequence[Tensor] | None, a
             if axis in named and fixed:
                 raise ValueError(
                     f"export: dynamic_axes names axis {axis} of {name!r}, which the file fixes at {dim.dim_value}; a "
-                    "graph that is written back has the free axes of its file"
+                    "loaded graph keeps the free axes of its file"
                 )
             if fixed:
                 continue
             if axis not in named and examples is None:
                 raise ValueError(
                     f"export: dynamic_axes does not name axis {axis} of {name!r}, which is free in the file; give an "
-                    "example, whose length it gets"
+                    "example, so that the axis gets the example's length"
                 )
             new: int | str = named[axis] if axis in named else examples[place].shape[axis]  # type: ignore[index]
             if dim.dim_param:

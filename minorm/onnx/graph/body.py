@@ -64,7 +64,7 @@ class Body:
         if (len(names[0]), len(names[1])) != wanted or "" in (*names[0], *names[1]):
             raise LoadError(
                 f"load: the body of {what} has {len(names[0])} inputs and {len(names[1])} outputs; expected "
-                f"{wanted[0]} and {wanted[1]}, each with a name"
+                f"{wanted[0]} inputs and {wanted[1]} outputs, each with a name"
             )
         if "" in inputs[before:]:
             raise LoadError(f"load: {what} lacks input {inputs.index('', before)}")

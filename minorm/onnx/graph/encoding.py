@@ -62,7 +62,9 @@ def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.Mode
         model.ParseFromString(contents)
     except Exception as error:  # DecodeError of protobuf, a package without type hints
         if isinstance(error, MemoryError) or "alloc" in str(error):
-            raise MemoryError(f"{what} has {len(contents)} bytes; there is no memory for them as a model") from None
+            raise MemoryError(
+                f"{what} has {len(contents)} bytes; there is not enough memory for the parsed model"
+            ) from None
         raise LoadError(f"{what} is no ONNX model, or a damaged one: {error}") from error
     return model
 
@@ -74,7 +76,7 @@ def encode(model: onnx.ModelProto, operation: str = "export") -> bytes:
     except Exception as error:  # EncodeError of protobuf, which gives no reason; a bare MemoryError
         size = _size(model)
         if isinstance(error, MemoryError) or not _is_room(GROWTH * size):
-            raise MemoryError(f"{operation}: there is no memory to write a model of {size} bytes") from None
+            raise MemoryError(f"{operation}: there is not enough memory to write a model of {size} bytes") from None
         raise ExportError(f"{operation}: protobuf cannot write the model, of about {size} bytes: {error}") from error
     if len(contents) > LARGEST:
         raise ExportError(

@@ -14,8 +14,10 @@ class ExportError(ValueError):
 @documented(
     {},
     message="what is wrong with the file",
-    unsupported="the reason for each node that minorm does not have, by the names of the node's outputs; None means {}",
-    cuts="values in front of these nodes, which `load(..., outputs=[...])` can give",
+    unsupported=(
+        "the reason for each node that minorm does not support, by the names of the node's outputs; None means {}"
+    ),
+    cuts="values before these nodes, which `load(..., outputs=[...])` can return",
 )
 class LoadError(ValueError):
     """The ONNX file cannot be imported; the message says whether the file is damaged, or what minorm lacks.

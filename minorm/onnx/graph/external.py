@@ -64,7 +64,7 @@ class Weights:
             raise ExportError(
                 f"{self.operation}: the weights take {total} bytes; one ONNX file holds less than 2147483648: "
                 + ("leave external_data to its default" if self.path is not None else "give a file name as path, ")
-                + ("" if self.path is not None else "so that they can lie in a file beside it")
+                + ("" if self.path is not None else "so that the weights can go to a file beside the model")
             )
 
     def take(self, array: Any, tensor: Any) -> bool:

@@ -64,7 +64,7 @@ def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
         raise LoadError(f"{what} is no ONNX model, or a damaged one: a field ends after its message") from None
     except RecursionError:
         raise LoadError(
-            f"{what} is no ONNX model, or a damaged one: its messages nest more than {DEEPEST} deep"
+            f"{what} is no ONNX model, or a damaged one: its messages are nested more than {DEEPEST} deep"
         ) from None
     if taken > most:
         enough = max(limits.ONNX + 1, len(contents) * max_memory_per_byte())

@@ -84,7 +84,7 @@ def check(operator: str, arguments: Sequence[Any]) -> None:
         first, other = seen.setdefault(place.letter, (i, kind)) if place.letter else (i, kind)
         if kind != other:
             raise ValueError(
-                f"input {i} ({place.name}) is {_WORDS[kind]}, input {first} is {_WORDS[other]}; expected the same"
+                f"input {i} ({place.name}) is {_WORDS[kind]}, input {first} is {_WORDS[other]}; expected equal types"
             )
 
 

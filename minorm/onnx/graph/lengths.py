@@ -31,7 +31,9 @@ def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...
         elif key not in free:
             raise ValueError(f"there is no input and no free axis {key!r}; the model has {listed(declared)}")
         elif len(lengths) != 1:
-            raise ValueError(f"shapes[{key!r}] has {len(lengths)} lengths; expected one, because it is an axis")
+            raise ValueError(
+                f"shapes[{key!r}] has {len(lengths)} lengths; expected one length, because {key!r} is an axis"
+            )
         else:
             axes[key] = lengths[0]
     bound = dict(axes)
@@ -39,7 +41,8 @@ def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...
         for axis, (label, n) in enumerate(_fitted(name, declared[name], lengths)):
             if label in axes and axes[label] != n:
                 raise ValueError(
-                    f"shapes: axis {axis} of {name!r} has length {n}, and axis {label!r} has {axes[label]}"
+                    f"shapes: axis {axis} of {name!r} has length {n}, but the axis name {label!r} has length "
+                    f"{axes[label]}"
                 )
             bound.setdefault(label, n)
     return {

@@ -82,7 +82,7 @@ def _derived(g: Graph, size: Size) -> Value:
         if compute is not None:
             return compute(g, g.add("Mul", g.length(n), g.length(m)))
     seen = " or ".join(map(str, dict.fromkeys(size.values)))
-    raise RuleNotApplicable(f"needs at run time the length {seen}, which no tensor has", size)
+    raise RuleNotApplicable(f"needs the length {seen} at run time, but no tensor has this length", size)
 
 
 Compute = Callable[["Graph", "Value"], "Value"]

@@ -222,15 +222,13 @@ class Graph:
             raise RuleNotApplicable(str(error)) from None
         schema = onnx.defs.get_schema(operator, self.opset, "")
         if schema.deprecated:
-            raise RuleNotApplicable(f"{operator} {since} is withdrawn")
+            raise RuleNotApplicable(f"{operator} {since} is deprecated")
         for name, value in attributes.items():
             if name not in schema.attributes:
                 raise RuleNotApplicable(f"{operator} {since} has no attribute {name}")
             if schema.attributes[name].type in (AttrType.FLOAT, AttrType.FLOATS):
                 for number, back in changed(value):
-                    self.warn(
-                        f"{operator}: {name}={number!r} does not fit ONNX's float32; it will come back as {back!r}"
-                    )
+                    self.warn(f"{operator}: {name}={number!r} does not fit ONNX's float32; the file will hold {back!r}")
         if not schema.min_input <= len(inputs) <= schema.max_input:
             raise RuleNotApplicable(f"{operator} {since} does not take {len(inputs)} inputs")
         if outputs > schema.max_output:

@@ -39,10 +39,10 @@ class Sealed(Module):
     def _refuse(self, name: str, what: str) -> None:
         if self._sealed:
             raise TypeError(
-                f"{type(self).__name__}.{name}: {what}; the nodes of a loaded graph would not see it. Values change in "
-                f"place: load_state_dict, copy_. To exchange layers, write model.replace({name!r}, layer), with the "
-                "whole path of the place; or cut the graph before them, load(path, outputs=['...']), and put yours "
-                "behind: nn.Sequential(graph, layer)"
+                f"{type(self).__name__}.{name}: {what}; the nodes of a loaded graph would not use it. Change values "
+                f"in place, with load_state_dict or copy_. To exchange layers, write model.replace({name!r}, layer), "
+                "with the layer's whole path. Or cut the graph before these layers, load(path, outputs=['...']), and "
+                "append your own: nn.Sequential(graph, layer)"
             )
 
 
@@ -108,7 +108,7 @@ class Layer(Sealed):
 
     def to(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: ARG002  Module's
         """Raise TypeError, because all nodes of a graph compute in one type and on one device."""
-        raise TypeError("Layer.to: the graph holds the tensors of this place; convert or move the whole graph")
+        raise TypeError("Layer.to: the graph holds the tensors of this layer; convert or move the whole graph")
 
     def _used(self, prefix: str, recurse: bool, *more: str) -> Iterator[tuple[str, Any]]:
         """Yield the tensors of this Layer and of the modules below.

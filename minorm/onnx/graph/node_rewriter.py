@@ -136,7 +136,9 @@ class NodeRewriter:
         """
         found = next((a for a in self.node.attribute if a.name == name), None)
         if found is not None and found.ref_attr_name:
-            raise RuleNotApplicable(f"its attribute {name} belongs to the function around it, {found.ref_attr_name}")
+            raise RuleNotApplicable(
+                f"its attribute {name} comes from {found.ref_attr_name}, an attribute of the function around it"
+            )
         if found is None and self.schema is not None and name in self.schema.attributes:
             given = self.schema.attributes[name].default_value
             found = given if given.type else None
@@ -191,7 +193,7 @@ class NodeRewriter:
         """Remove an input that is an attribute in the target version, and return the input's contents."""
         array = self.array(place)
         if array is None:
-            raise RuleNotApplicable(f"{what} is computed, and version {self.goal} needs it fixed")
+            raise RuleNotApplicable(f"{what} is computed by nodes, but version {self.goal} needs a constant")
         self.values.absorbed.add(self.input(place))
         self.feed(place, "")
         return array
@@ -227,9 +229,9 @@ class NodeRewriter:
         name = self.values.fresh(f"{self.label}_{hint}")
         array = np.asarray(value)
         if elem == TensorProto.STRING:
-            raise RuleNotApplicable(f"the number {value} would have to be a string")
+            raise RuleNotApplicable(f"the constant {value} would have to be a string")
         if elem not in TensorProto.DataType.values() or elem == TensorProto.UNDEFINED:
-            raise RuleNotApplicable(f"the number {value} would have element type {elem}, which ONNX does not have")
+            raise RuleNotApplicable(f"the constant {value} would have element type {elem}, which ONNX does not have")
         tensor = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(elem)), name)
         self.hold(tensor)
         return name
@@ -241,7 +243,7 @@ class NodeRewriter:
             title = tensor.name if self.named else ""
             self.before.append(helper.make_node("Constant", [], [tensor.name], title, value=tensor))
         elif self.values.initializers is None:
-            raise RuleNotApplicable("before opset 9 the function around it cannot hold fixed integers")
+            raise RuleNotApplicable("before opset 9 the function around the node cannot hold constant integers")
         else:
             self.values.initializers.append(tensor)
 

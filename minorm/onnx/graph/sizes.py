@@ -51,7 +51,7 @@ class Size:
 
     def __index__(self) -> int:
         seen = " or ".join(map(str, dict.fromkeys(self.values)))
-        raise RuleNotApplicable(f"needs a fixed length where it is {seen} with the free axes", self)
+        raise RuleNotApplicable(f"needs a fixed length, but here the length depends on a free axis: it is {seen}", self)
 
 
 Length = int | Size

@@ -84,9 +84,9 @@ class Budget:
         """
         if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(
-                f"load: {what}: it would take {needed} bytes, and {memory_budget.ROOM} times as many where it is read, "
-                f"more than max_bytes={self.limit} allows; load with a larger max_bytes (--max-bytes) if you trust "
-                "the file"
+                f"load: {what} would take {needed} bytes, and {memory_budget.ROOM} times as many in a node that reads "
+                f"it, which is more than max_bytes={self.limit} allows; load with a larger max_bytes (--max-bytes) if "
+                "you trust the file"
             )
 
     def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
@@ -121,7 +121,7 @@ def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
     count = math.prod(shape)
     # NumPy multiplies the other lengths even if one is 0.
     if not count and math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**63:
-        raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large, though it is empty")
+        raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large, although the tensor is empty")
     if tensor.HasField("segment"):
         raise LoadError(f"load: {what} is stored in segments, which minorm does not read")
     if dtype in narrow.BITS:
@@ -139,7 +139,9 @@ def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
     found, expected = (len(getattr(tensor, used[0])), count) if used else (len(raw), count * dtype.itemsize)
     if found != expected:
         unit = "elements" if used else "bytes"
-        raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {expected} {unit}; the file holds {found}")
+        raise LoadError(
+            f"load: {what} has shape {shape} of {dtype}, which takes {expected} {unit}; the file holds {found}"
+        )
     budget.take(count * dtype.itemsize, what)
     return _typed(getattr(tensor, used[0]), dtype, shape, what) if used else _from_bytes(raw, dtype, shape)
 
@@ -153,10 +155,12 @@ def _narrow(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], sh
     if raw is None:
         numbers = np.array(tensor.int32_data, np.int64)
         if ((numbers < 0) | (numbers > 255)).any():
-            raise LoadError(f"load: {what} is {dtype}, but stores elements that are no bytes")
+            raise LoadError(f"load: {what} is {dtype}, but its elements are stored as numbers outside of 0 to 255")
         raw = numbers.astype(np.uint8)
     if len(raw) != count or (tensor.raw_data and len(tensor.int32_data)):
-        raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {count} bytes; the file holds {len(raw)}")
+        raise LoadError(
+            f"load: {what} has shape {shape} of {dtype}, which takes {count} bytes; the file holds {len(raw)}"
+        )
     return narrow.unpacked(raw, dtype, shape)
 
 
@@ -198,14 +202,17 @@ def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], 
     location = given.get("location", "")
     if folder is None:
         raise LoadError(
-            f"load: {what} lies in another file, {location!r}; expected the path of the model, whose folder holds it"
+            f"load: {what} lies in another file, {location!r}; expected the path of the model, because the other file "
+            "is in the model's folder"
         )
     nbytes = math.prod(shape) * dtype.itemsize
     offset, length = (
         _whole(given.get(key), default, key, what) for key, default in (("offset", 0), ("length", nbytes))
     )
     if length != nbytes:
-        raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {nbytes} bytes; the file says {length}")
+        raise LoadError(
+            f"load: {what} has shape {shape} of {dtype}, which takes {nbytes} bytes; the file says {length}"
+        )
     path = _external_path(folder, location, what)
     try:
         with regular(path, "load", follow=False) as file:

@@ -46,5 +46,5 @@ def advice(names: Sequence[str]) -> str:
     """Return the sentence that proposes to cut the graph at these values; "" if `names` is empty."""
     if not names:
         return ""
-    more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
-    return f"load(..., outputs=[{', '.join(map(repr, names[:MOST]))}]) loads the graph in front of them{more}"
+    more = f"; outputs may also name {len(names) - MOST} more values" if len(names) > MOST else ""
+    return f"load(..., outputs=[{', '.join(map(repr, names[:MOST]))}]) loads the graph before these nodes{more}"

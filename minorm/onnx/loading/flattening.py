@@ -191,9 +191,13 @@ class Flattener:
         self.made += nodes
         self.letters += letters
         if self.letters > MAX_NAMES:
-            raise LoadError(f"load: the names in {where} unfold to more than {MAX_NAMES} characters")
+            raise LoadError(
+                f"load: the names in {where} become longer than {MAX_NAMES} characters when calls are replaced by nodes"
+            )
         if self.made > MAX_NODES:
-            raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
+            raise LoadError(
+                f"load: the functions of the model become more than {MAX_NODES} nodes when calls are replaced by nodes"
+            )
 
     def _call(self, key: Key, nest: _Nest) -> None:
         _, label, _, inputs, outputs, attributes, place, module = nest
@@ -201,7 +205,7 @@ class Flattener:
         if key in place.stack:
             raise LoadError(f"load: function {function.name!r} calls itself")
         if len(place.stack) >= MAX_DEPTH:
-            raise LoadError(f"load: functions call each other more than {MAX_DEPTH} deep")
+            raise LoadError(f"load: calls of functions are nested more than {MAX_DEPTH} deep")
         head = self._head(key)
         given = head.given(label, len(inputs), len(outputs), attributes)
         handed = [(formal, actual) for formal, actual in zip(head.outputs, outputs, strict=False) if actual]
@@ -230,14 +234,14 @@ class Flattener:
         if len(inputs) != 1 or not inputs[0] or not all(b is not None and b.HasField("g") for b in branches):
             raise LoadError(f"load: node {label!r} (If) has no condition, or lacks a branch")
         if place.branches >= MAX_DEPTH:
-            raise LoadError(f"load: branches nest more than {MAX_DEPTH} deep")
+            raise LoadError(f"load: branches are nested more than {MAX_DEPTH} deep")
         results: list[str] = []
         for attribute, taken in zip(branches, (True, False), strict=True):
             body, inside = attribute.g, f"{label}/{attribute.name}"  # type: ignore[union-attr]
             if body.input or len(body.output) != len(outputs):
                 raise LoadError(
                     f"load: a branch of node {label!r} (If) has {len(body.input)} inputs and {len(body.output)} "
-                    f"outputs; expected none and {len(outputs)}"
+                    f"outputs; expected 0 inputs and {len(outputs)} outputs"
                 )
             conditions = (*place.conditions, (inputs[0], taken))
             path = f"{place.path}/{index}.{attribute.name}"  # type: ignore[union-attr]
@@ -251,7 +255,7 @@ class Flattener:
         if attribute is None or not attribute.HasField("g"):
             raise LoadError(f"load: {what} has no body")
         if place.loops >= MAX_LOOPS:
-            raise LoadError(f"load: loops nest more than {MAX_LOOPS} deep")
+            raise LoadError(f"load: loops are nested more than {MAX_LOOPS} deep")
         values = self._values(attributes, what, place)
         scanned = values.get("num_scan_inputs", 0) if operator == "Scan" else 0
         own = Body.of(attribute.g, operator, place.opsets.get("", 0), inputs, len(outputs), scanned, what)

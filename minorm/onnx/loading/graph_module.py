@@ -273,5 +273,5 @@ class GraphModule(Sealed):
         """Return the inputs with types and shapes, the outputs, the number of nodes, and the plans of inference."""
         dtype, plans = self.converted_to(), repr(self._plans)
         inputs = ", ".join(entry.described(dtype) for entry in self.inputs)
-        nodes = f"{len(self._steps)} nodes" + (f"; in inference of {plans}" if plans else "")
+        nodes = f"{len(self._steps)} nodes" + (f"; in inference with input {plans}" if plans else "")
         return f"{inputs} -> {', '.join(map(printable, self.output_names))}; {nodes}"

@@ -37,19 +37,31 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
 @documented(
     {},
     source="a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path",
-    outputs="names of any values of the graph, to cut it there: later nodes are left out, and so are the inputs that "
-    "only these need. None takes the graph's outputs",
-    max_bytes="a limit in bytes for the file, for all its weights together, and for the memory of a run beside weights "
-    "and inputs. A limit below 2 GiB holds for any inputs; from 2 GiB on, a run may hold 2000 times the bytes of its "
-    "inputs, 8000 times while gradients are recorded, if that is more. Above 2 GiB it also replaces the limit on the "
-    "nodes and other parts of a file, which together may take 36 times its length plus 48 MiB",
-    before="where to stop: the name of a module, a node, a value or a tensor, as in `GraphModule.replace`; the module "
-    "returns the values that those nodes read from the network. None reads all",
+    outputs=(
+        "names of values at which the graph is cut: these values become the outputs, and all nodes and inputs that "
+        "they do not need are left out. None takes the graph's outputs"
+    ),
+    max_bytes="a limit in bytes for the file, for all its weights together, and for the memory that a run takes in "
+    "addition to weights and inputs. Below 2 GiB this limit is the same for all inputs; from 2 GiB on, a run may take "
+    "2000 times the bytes of its inputs, or 8000 times while gradients are recorded, if that is more. The nodes and "
+    "other parts of a file may together take 36 times the file's length plus 48 MiB; a limit above 2 GiB replaces this "
+    "limit too",
+    before=(
+        "the name of a module, a node, a value or a tensor, as in `GraphModule.replace`: the graph is cut before the "
+        "nodes with this name, and the module returns the values that these nodes read from the network. None loads "
+        "the whole graph"
+    ),
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
-    external_root="a folder that you trust: weights that lie in other files may be links to files in it. Without it "
-    "links are refused, unless the model is a link itself and they lead to where it really lies, as in a hub's cache",
-    dtype="the float type to compute in, mn.bfloat16 say, as `model.to(dtype)` gives it. None takes the file's types",
+    external_root=(
+        "a folder that you trust: files with weights may be links to files in this folder. With None, links are "
+        "refused, unless the model itself is a link and the weights are in the folder to which this link leads, as in "
+        "a hub's cache"
+    ),
+    dtype=(
+        "the float type in which the model computes, such as mn.bfloat16, as after `model.to(dtype)`. None takes the "
+        "file's types"
+    ),
 )
 @checked
 def load(
@@ -98,7 +110,9 @@ def load(
         (True, ['weight', 'bias'])
     """
     if before is not None and outputs is not None:
-        raise ValueError(f"load: before={before!r} and outputs={outputs!r}; expected one of them: both cut the graph")
+        raise ValueError(
+            f"load: before={before!r} and outputs={outputs!r}; expected only one, because both cut the graph"
+        )
     if dtype is not None:
         dtype = dtypes.check_float("load", dtype)
     model = _module(

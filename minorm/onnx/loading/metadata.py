@@ -77,7 +77,9 @@ def drop_stale_classes(model: Any) -> str:
 def set_entries(model: Any, given: Mapping[str, Any]) -> None:
     """Set the entries that are not minorm's own; unchanged entries stay in their order."""
     if clash := [key for key in given if not isinstance(key, str) or key.startswith(PREFIX)]:
-        raise ValueError(f"export: metadata has the key {clash[0]!r}; expected texts that do not begin with {PREFIX!r}")
+        raise ValueError(
+            f"export: metadata has the key {clash[0]!r}; expected keys that are texts and do not begin with {PREFIX!r}"
+        )
     before = entries_of(model)
     drop(model.metadata_props, lambda entry: entry.key in before and entry.key not in given)
     for entry in model.metadata_props:

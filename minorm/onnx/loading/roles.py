@@ -102,7 +102,7 @@ def assign(
     roles = Roles(parameters, dict.fromkeys([*updated, *sorted(alone)], ""), spread, dict(updated))
     roles.verdicts = {name: others_of(array, name in fixed) for name, array in {**initializers, **arrays}.items()}
     roles.verdicts |= verdicts | {
-        name: Verdict(PARAMETER, f"it is {other!r}, once for each sample") for name, other in spread.items()
+        name: Verdict(PARAMETER, f"it repeats {other!r} for each sample") for name, other in spread.items()
     }
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
     numbers: dict[Any, int] = {}  # suffixes of the names of a layer's statistics

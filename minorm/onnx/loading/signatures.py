@@ -44,8 +44,8 @@ class Signature(NamedTuple):
         """Return the attributes of the call `label`, with defaults; raise LoadError if names or counts do not fit."""
         if inputs > len(self.inputs) or outputs > len(self.outputs):
             raise LoadError(
-                f"load: {label!r} calls function {self.name!r} with {inputs} inputs and {outputs} outputs; it has "
-                f"{len(self.inputs)} and {len(self.outputs)}"
+                f"load: {label!r} calls function {self.name!r} with {inputs} inputs and {outputs} outputs; the "
+                f"function has {len(self.inputs)} inputs and {len(self.outputs)} outputs"
             )
         if not attributes.keys() <= self.attributes:
             raise LoadError(

@@ -63,7 +63,7 @@ def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[s
             del made[begin:]
         for name in filter(None, node.outputs):
             if name in known or name in hidden:
-                raise LoadError(f"load: {node} computes {name!r}, which exists already; expected every name once")
+                raise LoadError(f"load: {node} computes {name!r}, which exists already; expected every name only once")
             known.add(name)
             made.append(name)
     for name in outputs:
@@ -74,7 +74,7 @@ def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[s
 
 def _why_unknown(name: str, computed: Container[str], hidden: Container[str]) -> str:
     if name in hidden:
-        return "is a value inside a loop, where every turn has another one"
+        return "is a value inside a loop, which cannot be read outside"
     if name in computed:
         return "is computed later: the nodes are out of order, or form a cycle"
     return "nothing computes: it is not an input, an initializer or a node's output"

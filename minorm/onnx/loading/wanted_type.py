@@ -31,7 +31,7 @@ def check(
         elif not integers.issuperset(filter(None, node.outputs)):
             return
     came = ", ".join(map(str, inputs)) or "no inputs"
-    raise LoadError(f"load: dtype is {dtype}, and the graph computes only with integers ({came}); leave dtype out")
+    raise LoadError(f"load: dtype is {dtype}, but the graph computes only with integers ({came}); leave dtype out")
 
 
 def converted(model: GraphModule, dtype: Any) -> GraphModule:
@@ -43,7 +43,8 @@ def converted(model: GraphModule, dtype: Any) -> GraphModule:
             with np.errstate(over="ignore"):
                 if np.isinf(peak.astype(dtype)):
                     raise LoadError(
-                        f"load: dtype is {dtype}, and {printable(name)} holds {float(peak):g}; expected at most "
-                        f"{float(dtypes.largest(dtype)):g}: bfloat16 has the range of float32"
+                        f"load: dtype is {dtype}, but {printable(name)} holds {float(peak):g}; expected at most "
+                        f"{float(dtypes.largest(dtype)):g}, the largest number of dtype; bfloat16 has the range of "
+                        "float32"
                     )
     return model.to(dtype)

@@ -49,7 +49,7 @@ def affine(y: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
     """y * scale + bias; scale and bias must broadcast to the shape of y."""
     for name, p in (("scale", scale), ("bias", bias)):
         if p is not None and not stretches(p.shape, y.shape):
-            raise ValueError(f"{name} has shape {p.shape}; expected one that stretches to {y.shape}")
+            raise ValueError(f"{name} has shape {p.shape}; expected a shape that broadcasts to {y.shape}")
     return y * scale if bias is None else y * scale + bias
 
 

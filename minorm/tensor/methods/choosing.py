@@ -92,7 +92,8 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         start, end = (tuple(axis_of("movedim", d, self) for d in dims) for dims in (start, end))
         if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
             raise ValueError(
-                f"movedim: source={source}, destination={destination}; expected as many axes in both, none twice"
+                f"movedim: source={source}, destination={destination}; expected equal numbers of axes, and no axis "
+                "twice"
             )
         rest = iter([i for i in range(self.ndim) if i not in start])
         where = dict(zip(end, start, strict=True))
@@ -178,7 +179,10 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         """
         given = [value for value in (indices_or_sections, indices, sections) if value is not None]
         if len(given) != 1:
-            raise TypeError(f"tensor_split: {len(given)} of indices_or_sections, indices and sections; expected one")
+            raise TypeError(
+                f"tensor_split: {len(given)} of indices_or_sections, indices and sections are given; expected exactly "
+                "one"
+            )
         axis = axis_of("tensor_split", dim, self)
         ends = given[0].tolist() if hasattr(given[0], "tolist") else given[0]
         if isinstance(ends, int):
@@ -208,8 +212,8 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         n = x.shape[axis]
         if not 0 <= size <= n or step < 1:
             raise ValueError(
-                f"unfold: size={size}, step={step}; expected 0 to {n}, the length of axis {axis}, and a step of at "
-                f"least 1; x.shape is {self.shape}"
+                f"unfold: size={size}, step={step}; expected a size from 0 to {n}, the length of axis {axis}, and a "
+                f"step of at least 1; x.shape is {self.shape}"
             )
         count = (n - size) // step + 1
         check_room("unfold", (*x.shape, size))
@@ -231,7 +235,9 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         n = self.shape[axis]
         first = int(start) + (n if int(start) < 0 else 0)
         if length < 0 or not 0 <= first <= n - length:
-            raise ValueError(f"narrow: start={start}, length={length}; expected places of axis {axis} of {self.shape}")
+            raise ValueError(
+                f"narrow: start={start}, length={length}; expected start and length inside axis {axis} of {self.shape}"
+            )
         return self[(*(slice(None),) * axis, slice(first, first + length))]
 
     def select(self, dim: int, index: int) -> TensorT:
@@ -293,7 +299,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
             return flat.roll(shifts, 0).reshape(self.shape)
         steps, axes = (sizes_of("roll", (v,) if isinstance(v, int) else tuple(v)) for v in (shifts, dims))
         if len(steps) != len(axes):
-            raise ValueError(f"roll: shifts={shifts}, dims={dims}; expected one shift for each axis")
+            raise ValueError(f"roll: shifts={shifts}, dims={dims}; expected one shift for each of dims")
         x: Any = self
         for step, dim in zip(steps, axes, strict=True):
             x = rolled(x, step, axis_of("roll", dim, x))

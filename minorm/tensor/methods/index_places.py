@@ -33,14 +33,14 @@ def places_of(operation: str, x: Any, indices: Any) -> dict[int, Any]:
         ndim = part.ndim if part is not None and part.dtype == dtypes.bool else 1
         if axis + ndim > x.ndim:
             raise IndexError(
-                f"{operation}: indices are for {axis + ndim} axes or more; expected at most {x.ndim}, those of x; "
-                f"x.shape is {x.shape}"
+                f"{operation}: indices are for {axis + ndim} axes or more; expected indices for at most {x.ndim} "
+                f"axes, because x has no more; x.shape is {x.shape}"
             )
         if part is not None and part.dtype == dtypes.bool:
             if not ndim or part.shape != x.shape[axis : axis + ndim]:
                 raise IndexError(
-                    f"{operation}: a mask has shape {part.shape}; expected that of the axes from {axis} on; x.shape is "
-                    f"{x.shape}"
+                    f"{operation}: a mask has shape {part.shape}; expected the lengths of x along the axes from "
+                    f"{axis} on; x.shape is {x.shape}"
                 )
             places |= dict(enumerate(part.nonzero(as_tuple=True), axis))
         elif part is not None:
@@ -58,6 +58,6 @@ def expanded(operation: str, values: Any, shape: tuple[int, ...], x: Any) -> Any
         return values.expand(shape)
     except ValueError:
         raise ValueError(
-            f"{operation}: values has shape {values.shape}, x[indices] {shape}; expected values that broadcast to it; "
-            f"x.shape is {x.shape}"
+            f"{operation}: values has shape {values.shape}, x[indices] has shape {shape}; expected values that "
+            f"broadcast to x[indices]; x.shape is {x.shape}"
         ) from None

@@ -53,7 +53,9 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         """
         first, second = axis_of("diagonal", dim1, self), axis_of("diagonal", dim2, self)
         if first == second:
-            raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
+            raise ValueError(
+                f"diagonal: dim1={dim1} and dim2={dim2} are the same axis of {self.shape}; expected two axes"
+            )
         order = [i for i in range(self.ndim) if i not in (first, second)]
         offset = min(max(offset, -self.shape[first]), self.shape[second])  # empty beyond the edge
         return MatrixDiagonal.apply(self.permute(*order, first, second), offset=offset)
@@ -92,8 +94,8 @@ class Matrices(Choosing[TensorT], Generic[TensorT]):
         first, second = (dim + before if dim < 0 else dim for dim in (dim1, dim2))
         if first == second or not (0 <= first < before and 0 <= second < before):
             raise ValueError(
-                f"diag_embed: dim1={dim1}, dim2={dim2}; expected two axes of the {before} of the result; x.shape is "
-                f"{self.shape}"
+                f"diag_embed: dim1={dim1}, dim2={dim2}; expected two different axes of the result, which has {before} "
+                f"axes; x.shape is {self.shape}"
             )
         check_room("diag_embed", (*self.shape[:-1], n, n))
         around = ((0, 0),) * (self.ndim - 1) + ((max(0, -offset), max(0, offset)),)

@@ -146,7 +146,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         shares = np.asarray(q.cpu().array if hasattr(q, "from_array") else q, np.float64)
         if not dtypes.is_float(x.dtype) or shares.ndim > 1 or not ((shares >= 0) & (shares <= 1)).all():
             raise ValueError(
-                f"quantile: x is {x.dtype}, q is {q}; expected floats, and q from 0 to 1 in at most one axis"
+                f"quantile: x is {x.dtype}, q is {q}; expected x of a float type, and as q a number or a vector of "
+                "numbers from 0 to 1"
             )
         rows = x.reshape(-1) if dim is None else x.reshape(1) if x.ndim == 0 else x.movedim(dim, -1)
         n = rows.shape[-1]
@@ -198,7 +199,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
             tensor([1., 2.])
         """
         if bins < 1 or max < min:
-            raise ValueError(f"histc: bins={bins}, min={min}, max={max}; expected bins, and min <= max")
+            raise ValueError(f"histc: bins={bins}, min={min}, max={max}; expected bins >= 1 and min <= max")
         check_room("histc", (bins,))
         low, high = float(min), float(max)
         if low == high:

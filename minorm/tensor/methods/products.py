@@ -44,7 +44,7 @@ class Products(Operators[TensorT], Generic[TensorT]):
     def bmm(self, mat2: Any) -> TensorT:
         """y[i] = x[i] @ mat2[i] for two stacks with the same number of matrices."""
         if self.ndim == 3 and getattr(mat2, "ndim", 0) == 3 and self.shape[0] != mat2.shape[0]:
-            raise ValueError(f"bmm: x is {self.shape}, mat2 is {mat2.shape}; expected as many matrices in both")
+            raise ValueError(f"bmm: x is {self.shape}, mat2 is {mat2.shape}; expected equal numbers of matrices")
         return _product("bmm", self, mat2, 3, 3)
 
     def outer(self, vec2: Any) -> TensorT:
@@ -80,7 +80,7 @@ def _axes(operation: str, a: Any, b: Any, first: int, second: int) -> None:
         names = ("no", "one axis", "2 axes (a matrix)", "3 axes (a stack of matrices)")
         raise ValueError(
             f"{operation}: x is {a.shape}, y is {getattr(b, 'shape', type(b).__name__)}; expected {names[first]} and "
-            f"{names[second]}; x @ y multiplies any"
+            f"{names[second]}; x @ y multiplies tensors of all these forms"
         )
 
 

@@ -28,10 +28,10 @@ ARGUMENTS = (
         "is_contiguous.memory_format": "the order to check for; None is row-major order",
         "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep x's order",
         "contiguous.memory_format": "minorm.channels_last for images with channels last, channels_last_3d for "
-        "volumes; None is row-major order, preserve_format keeps it",
+        "volumes; None is row-major order, preserve_format keeps x's order",
         "pin_memory.device": "accepted but ignored",
         "rtol": "the allowed difference, as a share of |other|",
-        "atol": "the allowed difference that is added to it",
+        "atol": "the allowed difference that is added to rtol * |other|",
         "equal_nan": "True treats NaN as equal to NaN",
         "type.dtype": "an element type, or a constructor such as minorm.FloatTensor; None returns the name of x's type",
         "data": "numbers, nested lists, an array or a Tensor",

@@ -59,7 +59,8 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
         weights = devices.to_device(self.array, "cpu").astype(np.float64)
         if self.ndim not in (1, 2) or not (weights >= 0).all() or not np.isfinite(weights).all():
             raise ValueError(
-                f"multinomial: x is {self.array.dtype} of shape {self.shape}; expected one or two axes of weights >= 0"
+                f"multinomial: x is {self.array.dtype} of shape {self.shape}; expected one or two axes, with finite "
+                "weights >= 0"
             )
         rows = weights.reshape(-1, weights.shape[-1])
         if (rows.sum(1) <= 0).any() or (not replacement and ((rows > 0).sum(1) < num_samples).any()):

@@ -31,7 +31,7 @@ def to_write(operation: str, src: Any, value: Any) -> Any:
     """
     if (src is None) == (value is None):
         both = "None" if src is None else "given"
-        raise TypeError(f"{operation}: src and value are both {both}; expected one of them")
+        raise TypeError(f"{operation}: src and value are both {both}; expected exactly one")
     name, given = ("value", value) if src is None else ("src", src)
     if not hasattr(given, "from_array") and not isinstance(given, (Number, np.generic)):
         raise not_a_tensor(operation, name, given)

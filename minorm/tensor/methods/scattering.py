@@ -177,8 +177,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         count = source.numel()
         if devices.is_host(mask.array) and (places := int(mask.array.sum())) > count:
             raise ValueError(
-                f"masked_scatter: source has {count} elements, the mask {places} places; expected as many; x.shape is "
-                f"{self.shape}"
+                f"masked_scatter: source has {count} elements, the mask {places} places; expected equal numbers; "
+                f"x.shape is {self.shape}"
             )
         if not count:
             return x.clone()
@@ -220,8 +220,8 @@ def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction:
         m > n for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if i != axis
     ):
         raise ValueError(
-            f"{operation}: index has shape {index.shape}, x {x.shape}; expected as many axes, and no longer ones but "
-            f"along {axis}"
+            f"{operation}: index has shape {index.shape}, x {x.shape}; expected as many axes as x, and only axis "
+            f"{axis} may be longer than in x"
         )
     inside(operation, index.array, x.shape[axis], x)
     return scatter.ScatterElements.apply(x, index, src, reduction=kind, axis=axis)
@@ -261,7 +261,7 @@ def _together(operation: str, *tensors: Any, error: type[Exception]) -> tuple[in
         return np.broadcast_shapes(*[x.shape for x in tensors])
     except ValueError:
         shapes = " and ".join(str(x.shape) for x in tensors)
-        raise error(f"{operation}: shapes {shapes} do not broadcast; expected equal lengths or 1") from None
+        raise error(f"{operation}: shapes {shapes} do not broadcast; expected lengths that are equal or 1") from None
 
 
 def _repeated(number: Any, x: Any, shape: tuple[int, ...]) -> Any:

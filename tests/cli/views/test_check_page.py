@@ -108,7 +108,7 @@ def test_a_file_that_minorm_does_not_run_has_a_page(tmp_path: Path) -> None:
     code, page = written(path, tmp_path)
     assert code == 1
     assert "StringNormalizer, d: minorm does not have the operator StringNormalizer" in page.words
-    assert "load(..., outputs=['a']) loads the graph in front of them" in page.words
+    assert "load(..., outputs=['a']) loads the graph before these nodes" in page.words
 
 
 def test_large_graphs_are_not_drawn_box_by_box(tmp_path: Path) -> None:

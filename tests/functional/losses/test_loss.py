@@ -38,7 +38,7 @@ def test_labels_out_of_range(name, weighted):
 def test_labels_of_another_shape_or_type(name):
     loss = getattr(F, name)
     with fails(
-        ValueError, f"{name}: target has shape (3,), input has shape (4, 3); expected (4,), one class an example"
+        ValueError, f"{name}: target has shape (3,), input has shape (4, 3); expected (4,), one class per example"
     ):
         loss(LOGITS, mn.tensor([0, 1, 2]))
     with fails(ValueError, f"{name}: target has shape (4, 1), input has shape (4, 3); expected (4,)"):
@@ -103,7 +103,7 @@ def test_numbers_do_not_broadcast(name):
         ValueError, f"{name}: target has shape (4,), input has shape (4, 1); expected equal shapes; reshape one"
     ):
         loss(mn.zeros(4, 1), mn.zeros(4))
-    with fails(TypeError, f"{name}: target is int64; expected float32 as input; convert it: target.to(input.dtype)"):
+    with fails(TypeError, f"{name}: target is int64; expected float32, the type of input; use target.to(input.dtype)"):
         loss(LOGITS, mn.zeros(4, 3, dtype=mn.int64))
     with fails(TypeError, f"{name}: target is float64, input is float32; expected one float type"):
         loss(LOGITS, mn.zeros(4, 3, dtype=mn.float64))
@@ -115,7 +115,9 @@ def test_other_options():
     with fails(ValueError, "smooth_l1_loss: beta is -1; expected a number of at least 0"):
         F.smooth_l1_loss(LOGITS, LOGITS, beta=-1)
     name = "binary_cross_entropy_with_logits"
-    with fails(ValueError, f"{name}: pos_weight has shape (4,); expected one that broadcasts to (4, 3), input's"):
+    with fails(
+        ValueError, f"{name}: pos_weight has shape (4,); expected a shape that broadcasts to (4, 3), the shape of input"
+    ):
         F.binary_cross_entropy_with_logits(LOGITS, LOGITS, pos_weight=mn.ones(4))
     with fails(ValueError, "cross_entropy: input has shape (); expected (N, C, ...) or (C)"):
         F.cross_entropy(mn.tensor(1.0), mn.tensor(0))

@@ -402,7 +402,9 @@ def test_mistakes(name):
     with pytest.raises(TypeError, match=rf"{name}: mask is ndarray; expected a bool Tensor"):
         call(x, np.ones((2, 3, 4), bool))
     for shape in ((2, 3), (2, 3, 5), (1, 2, 3, 4), (2, 1, 3)):
-        with pytest.raises(ValueError, match=rf"{name}: mask has shape .*; expected one that broadcasts to x.shape"):
+        with pytest.raises(
+            ValueError, match=rf"{name}: mask has shape .*; expected a shape that broadcasts to x.shape"
+        ):
             call(x, mn.ones(shape, dtype=mn.bool))
     assert call(x, mn.ones((2, 1, 4), dtype=mn.bool)).shape == (2, 3, 4)
     assert call(mn.ones((0, 3, 4)), mn.ones((0, 1, 4), dtype=mn.bool)).shape == (0, 3, 4)

@@ -41,7 +41,9 @@ def test_a_status_is_told(library: Any, monkeypatch: pytest.MonkeyPatch) -> None
         cublasSetStream_v2 = staticmethod(lambda handle, stream: 7)
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Refusing)
-    with pytest.raises(RuntimeError, match="matmul: cublasSetStream_v2 gave status 7 while a CUDA graph was captured"):
+    with pytest.raises(
+        RuntimeError, match="matmul: cublasSetStream_v2 failed with status 7 while a CUDA graph was captured"
+    ):
         library._checked("cublasSetStream_v2", 1 << 40, 0)
 
 

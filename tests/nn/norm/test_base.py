@@ -304,7 +304,7 @@ def test_an_untracked_instance_norm_takes_its_input_and_learns_nothing(training,
 
 def test_tracking_needs_statistics():
     layer = nn.BatchNorm1d(2, track_running_stats=False)
-    with pytest.raises(ValueError, match="BatchNorm1d: track_running_stats=True, and the layer has no running"):
+    with pytest.raises(ValueError, match="BatchNorm1d: track_running_stats=True, but the layer has no running"):
         layer.track_running_stats = True
     assert layer.track_running_stats is False
     with pytest.raises(ValueError, match="BatchRenorm1d: track_running_stats is False"):

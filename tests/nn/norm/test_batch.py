@@ -28,9 +28,9 @@ def test_batch_norm_of_every_position() -> None:
     assert repr(layer) == "BatchNorm2d((3, 4, 5), eps=1e-05, momentum=0.9, affine=True, track_running_stats=True)"
     with pytest.raises(ValueError, match=r"x has shape \(2, 3, 5, 4\).*x.shape\[1:\] == \(3, 4, 5\)"):
         layer(mn.zeros(2, 3, 5, 4))
-    with pytest.raises(ValueError, match=r"num_features=\(3, 4\); expected C, or a shape"):
+    with pytest.raises(ValueError, match=r"num_features=\(3, 4\); expected C, or the shape"):
         nn.BatchNorm2d((3, 4))
-    with pytest.raises(ValueError, match="nothing of that shape"):
+    with pytest.raises(ValueError, match="has no effect with affine=False"):
         nn.BatchNorm2d((3, 4, 5), affine=False, track_running_stats=False)
 
 

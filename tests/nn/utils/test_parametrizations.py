@@ -139,7 +139,9 @@ def test_bad_input_of_weight_standardization() -> None:
     wrap = parametrizations.weight_standardization
     with pytest.raises(ValueError, match="Linear has no parameter 'weigth'"):
         wrap(nn.Linear(3, 4), "weigth")
-    with pytest.raises(ValueError, match=r"weight has shape \(3, 1, 1, 1\), one number for each of 3 output channels"):
+    with pytest.raises(
+        ValueError, match=r"weight has shape \(3, 1, 1, 1\), which is one number for each of 3 output channels"
+    ):
         wrap(nn.Conv2d(3, 3, 1, groups=3))
     with pytest.raises(ValueError, match=r"bias has shape \(4,\)"):
         wrap(nn.Linear(3, 4), "bias")

@@ -48,7 +48,7 @@ def test_a_declaration_that_is_not_true_is_found(graph_of: Any, lengths: Any, re
     found = dict(declared.contradictions(proto, shapes, SIZE.bound))
     assert list(found) == wrong
     if wrong == ["p"] and "h" in lengths:
-        assert found["p"] == "has shape (2, 3, 4, 5), declared is (n, 3, h, b) with n = 2, h = 10, b = 5"
+        assert found["p"] == "has shape (2, 3, 4, 5), but the file declares (n, 3, h, b) with n = 2, h = 10, b = 5"
     assert declared.maker(proto, "p") == "node 'pool' (MaxPool)"
 
 

@@ -75,17 +75,20 @@ def test_a_healthy_layer_is_not_odd(tmp_path: Path) -> None:
         ({"momentum": 1.5}, "momentum 1.5 is not between 0 and 1"),
         (
             {"outputs": ("y", "nm", "nv"), "wanted": ["y"], "training_mode": 1},
-            "it trains, but nothing reads the running statistics",
+            "the node trains, but nothing reads the running statistics",
         ),
-        ({"opset": 6, "outputs": ("y", "nm", "nv")}, "is_test is absent, so it trains"),
-        ({"opset": 9, "outputs": ("y", "", "", "", "")}, "have no names: they do not exist, so it does inference"),
+        ({"opset": 6, "outputs": ("y", "nm", "nv")}, "is_test is absent, so the node trains"),
+        (
+            {"opset": 9, "outputs": ("y", "", "", "", "")},
+            "have no names, so they do not exist and the node does inference",
+        ),
         (
             {"opset": 7, "held": {n: np.ones((2, 3)) * 2 for n in GOOD}, "spatial": 0},
             "statistics for every position (spatial=0)",
         ),
         (
             {"operator": "GroupNormalization", "opset": 18, "num_groups": 2, "held": {"s": [1.0, 2], "b": [1.0, 2]}},
-            "version 18 has one scale a group and is withdrawn",
+            "version 18 has one scale per group and is deprecated",
         ),
         (
             {"operator": "LayerNormalization", "opset": 17, "stash_type": 16, "held": {"s": [1.0, 2, 3]}},
@@ -114,7 +117,7 @@ def test_statistics_that_other_nodes_compute(tmp_path: Path) -> None:
     )
     onnx.save(helper.make_model(proto, opset_imports=[helper.make_opsetid("", 15)]), tmp_path / "m.onnx")
     (found,) = inspection.inspect(tmp_path / "m.onnx").norms
-    assert found.odd == ["other nodes compute its statistics, so train() and eval() do not switch it"]
+    assert found.odd == ["other nodes compute the statistics, so train() and eval() have no effect here"]
 
 
 @pytest.mark.parametrize(

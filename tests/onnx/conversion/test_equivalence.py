@@ -37,7 +37,9 @@ def test_a_model_that_is_wrong_at_another_size_is_found_and_not_written(
             self.model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(value), name))
 
     monkeypatch.setattr("minorm.onnx.conversion.rewriting.Rewriter.rewrite", broken)
-    with pytest.raises(mo.VerifyError, match=r"with x \(3, 1, 16, 16\) output 'y' differs by .*'y', of node 'y' \(Squ"):
+    with pytest.raises(
+        mo.VerifyError, match=r"with x \(3, 1, 16, 16\), output 'y' differs by .*'y', the result of node 'y'"
+    ):
         mo.convert(old, tmp_path / "new.onnx", opset_version=17, verify=True)
     assert not list(tmp_path.iterdir())
 
@@ -45,7 +47,10 @@ def test_a_model_that_is_wrong_at_another_size_is_found_and_not_written(
 def test_a_size_that_the_old_model_refuses_is_reported_and_another_taken(graph_of: Any) -> None:
     nodes = [make("Reshape", ["x", "shape"], ["y"])]
     old = graph_of(nodes, {"x": (F32, ["n", 1, "h", "w"])}, ["y"], {"shape": np.array([0, 16, -1])})
-    with pytest.warns(UserWarning, match=r"the old model refuses x \(5, 1, 13, 19\); compared at x \(5, 1, 96, 128\)"):
+    with pytest.warns(
+        UserWarning,
+        match=r"the old model does not run with x \(5, 1, 13, 19\), so the comparison uses x \(5, 1, 96, 128\)",
+    ):
         mo.convert(old, opset_version=13, verify=True)
 
 
@@ -64,7 +69,9 @@ def test_a_name_that_means_two_lengths_is_left_out(graph_of: Any) -> None:
     old = graph_of(nodes, {"x": (F32, ["n", 1, "h", "w"])}, ["y"])
     old.graph.value_info.append(helper.make_tensor_value_info("p", 1, ["a", 1, "a", "b"]))
     old.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["n", 1, "c", "n"]))
-    said = r"convert: value 'p' has shape \(5, 1, 12, 18\), declared is \(a, 1, a, b\) with a = 5, b = 18; the file"
+    said = (
+        r"convert: value 'p' has shape \(5, 1, 12, 18\), but the file declares \(a, 1, a, b\) with a = 5, b = 18; wrong"
+    )
     with pytest.warns(UserWarning, match=said):
         new = mo.convert(old, opset_version=13, verify=True)
     assert not new.graph.value_info
@@ -75,7 +82,7 @@ def test_a_name_that_means_two_lengths_is_left_out(graph_of: Any) -> None:
 def test_an_output_whose_name_means_two_lengths_keeps_the_rest(graph_of: Any) -> None:
     old = graph_of([make("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], {"x": (F32, ["n", 1, "h", "w"])}, ["y"])
     old.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["n", 1, "a", "a"]))
-    with pytest.warns(UserWarning, match=r"value 'y' has shape \(5, 1, 12, 18\), declared is \(n, 1, a, a\)"):
+    with pytest.warns(UserWarning, match=r"value 'y' has shape \(5, 1, 12, 18\), but the file declares \(n, 1, a, a\)"):
         new = mo.convert(old, opset_version=13, verify=True)
     dims = new.graph.output[0].type.tensor_type.shape.dim
     assert [d.dim_param or d.dim_value for d in dims] == ["n", 1, 0, 0]
@@ -130,5 +137,5 @@ def test_random_results_are_held_against_their_shapes_alone(graph_of: Any) -> No
 def test_where_no_size_is_taken_the_message_asks_for_one(graph_of: Any) -> None:
     nodes = [make("Reshape", ["x", "shape"], ["y"])]
     old = graph_of(nodes, {"x": (F32, ["n", "m"])}, ["y"], {"shape": np.array([0, 1009, -1])})
-    with pytest.raises(ValueError, match=r"does not run on random inputs .*\(x \('n', 'm'\)\).*give shapes"):
+    with pytest.raises(ValueError, match=r"does not run on random inputs .*\(x \('n', 'm'\)\).*or shapes"):
         mo.convert(old, opset_version=13, verify=True)

@@ -31,10 +31,10 @@ def test_lengths_that_differ_are_sizes() -> None:
 
 def test_what_may_not_follow_a_free_axis_says_which_axis() -> None:
     with pytest.raises(
-        Unstable, match="the rank of x in head depends on the length of the free axis 'n': it is 2 at 2"
+        Unstable, match="the rank of x in head depends on the length of the free axis 'n': it is 2 at length 2"
     ):
         agreement().shape([mn.ones(2, 3), mn.ones(4), mn.ones(2, 3), mn.ones(2, 3)], "of x")
-    with pytest.raises(Unstable, match=r"mode in head depends .* 'h': it is a at 8, b at 97"):
+    with pytest.raises(Unstable, match=r"mode in head depends .* 'h': it is a at length 8, but b at length 97"):
         agreement().equal(["a", "a", "a", "b"], "mode")
 
 
@@ -55,7 +55,7 @@ def test_nothing_may_follow_the_values() -> None:
         (lambda runs: runs.equal([1.5, 1.5, 1.5, 1.5, 2.5], "scale"), "scale is 1.5 in the file, 2.5 in the model"),
         (
             lambda runs: runs.constant([np.ones(2)] * 4 + [np.zeros(2)], "b"),
-            "b of shape (2,) holds other numbers in the model",
+            "b of shape (2,) holds different numbers in the file and in the model",
         ),
     ],
 )

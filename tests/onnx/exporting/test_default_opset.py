@@ -143,7 +143,7 @@ def test_it_says_why() -> None:
     assert why(nn.BatchNorm2d(8)) == ""
     assert why(nn.Sequential(nn.ReLU(), nn.GroupNorm(4, 8))) == "opset 20 splits group_norm in 1"
     assert why(lambda x: x.cumprod(1)) == "opset 25 does not have every operator"
-    text = "the lowest from 17 on that has every operator and splits no normalization"
+    text = "the lowest opset from 17 on that has every operator and splits no normalization"
     assert default_opset.reason("") == text
     assert default_opset.reason("opset 20 splits group_norm") == f"{text} (opset 20 splits group_norm)"
 

@@ -130,7 +130,7 @@ def test_wrong_free_axes() -> None:
         mo.export(net(), X, None, dynamic_axes={"z": [0]})
     with pytest.raises(ValueError, match="names axis 4 of 'x', whose shape is"):
         mo.export(net(), X, None, dynamic_axes={"x": [4]})
-    with pytest.raises(ValueError, match="dynamic axis 'n' is 2 long in one input, but 3 in 'b'"):
+    with pytest.raises(ValueError, match="dynamic axis 'n' has length 2 in one input, but length 3 in 'b'"):
         mo.export(
             lambda a, b: a.sum() + b.sum(), (mn.ones(2), mn.ones(3)), None, dynamic_axes={"a": {0: "n"}, "b": {0: "n"}}
         )
@@ -180,7 +180,7 @@ def test_verify_compares_with_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> No
     wrong = [registry.Writer(F.relu, None, (), lambda g, x: g.add("Neg", x))]
     monkeypatch.setitem(registry.WRITERS, F.relu, wrong)
     assert activation
-    with pytest.raises(mo.VerifyError, match=r"with x \(2, 1, 8, 8\) output 'output' differs by .* of node '1/Neg' "):
+    with pytest.raises(mo.VerifyError, match=r"with x \(2, 1, 8, 8\), output 'output' differs by .* of node '1/Neg' "):
         mo.export(net(), X, None, verify=True)
 
 
@@ -216,9 +216,12 @@ def test_metadata_is_written_and_comes_back(tmp_path: Path) -> None:
 def test_metadata_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     model, x = nn.Sequential(nn.Linear(3, 2)), mn.ones(2, 3)
     for said, words in (
-        ({"classes": ["a", "b", "c"]}, "names 3 classes and the output has 2; expected a name for each"),
-        ({"minorm.training": "true"}, "has the key 'minorm.training'; expected texts that do not begin with 'minorm.'"),
-        ({1: "a"}, "has the key 1; expected texts"),
+        ({"classes": ["a", "b", "c"]}, "names 3 classes and the output has 2; expected one name for each class"),
+        (
+            {"minorm.training": "true"},
+            "has the key 'minorm.training'; expected keys that are texts and do not begin with 'minorm.'",
+        ),
+        ({1: "a"}, "has the key 1; expected keys"),
         ({"a": {1, 2}}, "metadata has a set; expected a text, or a JSON value"),
     ):
         for source in (model, mo.load(mo.export(model, x))):
@@ -259,10 +262,13 @@ def test_a_call_of_torch_onnx_export_is_taken_as_it_is_written(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"export_params": False}, "export: export_params=False; expected True, or no export_params: the parameters"),
+        (
+            {"export_params": False},
+            "export: export_params=False; expected True, or a call without export_params: the parameters",
+        ),
         ({"dynamic_shapes": {"x": {0: "n"}}}, r'expected None, .*dynamic_axes=\{"x": \{0: "batch"\}\}'),
-        ({"kwargs": {"y": X}}, r"expected None, or no kwargs: give the arguments in their order"),
-        ({"keep_initializers_as_inputs": True}, "expected False, or no keep_initializers_as_inputs: parameters are"),
+        ({"kwargs": {"y": X}}, r"expected None, or a call without kwargs: give the arguments in their order"),
+        ({"keep_initializers_as_inputs": True}, "expected False, or a call without keep_initializers_as_inputs"),
     ],
 )
 def test_words_of_pytorchs_that_would_change_the_file(options: Any, words: str, tmp_path: Path) -> None:
@@ -272,7 +278,7 @@ def test_words_of_pytorchs_that_would_change_the_file(options: Any, words: str, 
 
 
 def test_the_path_before_the_example(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"path a Tensor; expected them in the order export\(model, x, path"):
+    with pytest.raises(TypeError, match=r"path a Tensor; expected the order export\(model, x, path"):
         mo.export(net(), str(tmp_path / "model.onnx"), X)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="export: there is no argument 'do_folding'"):
         mo.export(net(), X, do_folding=True)  # type: ignore[call-arg]

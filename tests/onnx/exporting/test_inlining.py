@@ -124,7 +124,9 @@ def test_a_value_inside_a_call_becomes_an_output() -> None:
 def test_a_function_of_another_opset_cannot_be_written_out() -> None:
     module = mo.load(model(opset=21))
     next(iter(module.parameters())).array[...] = 2
-    with pytest.raises(mo.ExportError, match=r"'Scaled' differ now.*of opset 17, the graph of opset 21; convert"):
+    with pytest.raises(
+        mo.ExportError, match=r"'Scaled' have become different.* opset 17, the graph has opset 21; convert"
+    ):
         mo.export(module, None)
 
 

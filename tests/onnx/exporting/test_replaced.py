@@ -97,7 +97,9 @@ def test_a_layer_that_fixes_lengths_says_so(graph_of: Any) -> None:
     ]
     model = mo.load(graph_of(nodes, {"x": (FLOAT, ["batch", 3, "height", "width"])}, ["y"]))
     model.replace("head", OddOrEven())
-    with pytest.warns(UserWarning, match=r"the layer 'head' is written for inputs like \(2, 3, 8, 8\): "):
+    with pytest.warns(
+        UserWarning, match=r"the inserted layer 'head' is written for inputs of shape \(2, 3, 8, 8\) only: "
+    ):
         written = mo.export(model, mn.ones(2, 3, 8, 8))
     x = mn.tensor(drawn(4, 3, 8, 8))
     np.testing.assert_allclose(run(written, x), model(x).detach().numpy(), atol=1e-6)
@@ -204,7 +206,7 @@ def test_the_model_is_as_it_was(graph_of: Any) -> None:
 def test_what_does_not_fit_is_named(graph_of: Any) -> None:
     model = mo.load(classifier(graph_of))
     model.replace("fc", nn.Linear(5, 2))
-    with pytest.raises(ExportError, match=r"layers were put in.*'fc', a Linear"):
+    with pytest.raises(ExportError, match=r"inserted layers.*'fc', a Linear"):
         mo.export(model, None)
 
 

@@ -236,7 +236,7 @@ def test_layers_that_metadata_describe(layer: Any) -> None:
     if isinstance(layer, nn.BatchNorm2d):
         return  # in inference it is a BatchNormalization like any other
     with pytest.raises(
-        mo.ExportError, match="its training form needs nodes that the file does not have; give an example"
+        mo.ExportError, match="the training form needs nodes that the file does not have; give an example"
     ):
         mo.export(evaluated, None, training=True)
     again = mo.load(mo.export(evaluated, X, training=True))  # traced

@@ -181,5 +181,5 @@ def test_a_sequence_cannot_be_cast() -> None:
     scope = scope_of([make("SequenceConstruct", ["x"], ["s"]), make("SequenceAt", ["s", "i"], ["y"])])
     scope.make("s", FLOAT, place=0, sequence=True)
     read(scope, 1, 0, HALF)
-    with pytest.raises(mo.ExportError, match="the sequence 's' is read as float16, and made as float32"):
+    with pytest.raises(mo.ExportError, match="the sequence 's' is computed in float32, but read in float16"):
         scope.finish({"s"})

@@ -186,7 +186,9 @@ def test_at_the_oldest_opset_that_has_range_and_pads_as_inputs(family: str) -> N
 @pytest.mark.parametrize(("model", "x"), [(UNet(), images(32)), (Windows(), images(28))], ids=["u-net", "windows"])
 def test_multiples_alone_are_compared_where_a_model_takes_no_other(model: Any, x: mn.Tensor) -> None:
     pytest.importorskip("onnxruntime")
-    with pytest.warns(UserWarning, match=r"export: the model refuses x \(3, 3, .*; compared at x \(3, 3, "):
+    with pytest.warns(
+        UserWarning, match=r"export: the model does not run with x \(3, 3, .*, so the comparison uses x \(3, 3, "
+    ):
         proto = mo.export(model, x, None, dynamic_axes=FREE, verify=True)
     assert all(d.dim_param for d in proto.graph.output[0].type.tensor_type.shape.dim[2:3])
 
@@ -203,34 +205,37 @@ def test_the_window_of_an_old_classifier_is_found_to_move() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (nn.AdaptiveAvgPool2d(2), r"the operation depends on the length of the free axis 'H': it is AvgPool at 8, Ada"),
+        (
+            nn.AdaptiveAvgPool2d(2),
+            r"the operation depends on the length of the free axis 'H': it is AvgPool at length 8, but Ada",
+        ),
         (
             lambda x: F.relu(x) if x.shape[3] % 2 else F.tanh(x),
-            "the operation depends on the length of the free axis 'W': it is tanh at 8, relu at 97",
+            "the operation depends on the length of the free axis 'W': it is tanh at length 8, but relu at length 97",
         ),
         (
             nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.Flatten(), nn.Linear(192, 2)),
-            r"the model runs at no other length of 'H' than 8; tried with 64, 16, 40, 4, 7: linear: x has",
+            r"the model runs only with length 8 of the axis 'H'; tried with 64, 16, 40, 4, 7: linear: x has",
         ),
         (
             lambda x: x * min(x.shape[2], 100),
-            r"Mul: b: needs at run time the length 8 or 64 or 97 or 100, which no tensor has; it follows .* 'H'",
+            r"Mul: b: needs the length 8 or 64 or 97 or 100 at run time, but no tensor has this length; .* 'H'",
         ),
         (
             lambda x: mn.pad(x, (0, 0, 0, x.shape[2] % 11)),
-            r"Pad\(x \(2, 3, 8, 8\)\): needs at run time the length 8 or 9 or 6, .* follows the free axis 'H'",
+            r"Pad\(x \(2, 3, 8, 8\)\): needs the length 8 or 9 or 6.* depends on the free axis 'H'",
         ),
         (
             lambda x: x + mn.tensor(np.linspace(0, 1, x.shape[3], dtype=np.float32)),
-            r"the constant Add: b, of shape depends on the length of the free axis 'W': it is \(8,\) at 8, \(64,",
+            r"the constant Add: b, of shape depends on the length of the free axis 'W': it is \(8,\) at length 8,",
         ),
         (
             lambda x: x * mn.tensor([1.0, x.shape[2], 2.0]).reshape(3, 1, 1),
-            r"the constant Reshape: x of shape \(3,\) depends on the length of the free axis 'H': it is one at 8",
+            r"the constant Reshape: x of shape \(3,\) depends on the length of the free axis 'H': it is one at",
         ),
         (
             lambda x: F.avg_pool2d(x, x.shape[2] // 2),
-            r"AvgPool\(x \(2, 3, 8, 8\)\): needs a fixed length where it is 4 or 8 or .*it follows the free axis 'H'",
+            r"AvgPool\(x \(2, 3, 8, 8\)\): needs a fixed length, .*it is 4 or 8 or .* depends on the free axis 'H'",
         ),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_number_that_will_come_back_as_another_is_said() -> None:
     with pytest.warns(UserWarning, match="export: ") as said:
         proto = mo.export(layer, mn.ones(2, 2, 3, 3))
     assert [str(warning.message) for warning in said] == [
-        f"export: BatchNormalization: {name} does not fit ONNX's float32; it will come back as {back}"
+        f"export: BatchNormalization: {name} does not fit ONNX's float32; the file will hold {back}"
         for name, back in (
             ("epsilon=3.3333333333333337e-06", "3.3333333e-06"),
             ("momentum=0.6666666666666666", "0.6666667"),

@@ -161,7 +161,7 @@ def test_protobufs_words_for_want_of_memory(monkeypatch: pytest.MonkeyPatch, tmp
         encoding.encode(Starved())  # there was memory: something else is wrong
     empty = np.empty
     monkeypatch.setattr(np, "empty", lambda *_: empty(1 << 62, np.uint8))
-    with pytest.raises(MemoryError, match="export: there is no memory to write a model of 6560 bytes"):
+    with pytest.raises(MemoryError, match="export: there is not enough memory to write a model of 6560 bytes"):
         encoding.encode(Starved())
     with pytest.raises(MemoryError, match="export: the graph takes 7 bytes; there is not so much memory"):
         encoding.reserve(7, "export: the graph")

@@ -130,7 +130,7 @@ def test_large_tensors_are_skipped() -> None:
 
 
 def test_depth() -> None:
-    why = "load: this is no ONNX model, or a damaged one: its messages nest more than 100 deep"
+    why = "load: this is no ONNX model, or a damaged one: its messages are nested more than 100 deep"
     with pytest.raises(mo.LoadError, match=why):
         mo.load(_deep())
 

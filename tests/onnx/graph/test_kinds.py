@@ -29,8 +29,8 @@ def test_every_operator_says_what_its_inputs_may_be() -> None:
         ("And", [FLOATS, BOOLS], r"input 0 \(A\) is floats; expected bools"),
         ("Where", [INTEGERS, FLOATS, FLOATS], r"input 0 \(condition\) is integers; expected bools"),
         ("ReduceSum", [FLOATS, np.ones(1, np.float32)], r"input 1 \(axes\) is floats; expected integers"),
-        ("Add", [FLOATS, INTEGERS], r"input 1 \(B\) is integers, input 0 is floats; expected the same"),
-        ("Concat", [FLOATS, FLOATS, BOOLS], r"input 2 \(inputs\) is bools, input 0 is floats; expected the same"),
+        ("Add", [FLOATS, INTEGERS], r"input 1 \(B\) is integers, input 0 is floats; expected equal types"),
+        ("Concat", [FLOATS, FLOATS, BOOLS], r"input 2 \(inputs\) is bools, input 0 is floats; expected equal types"),
         ("SequenceLength", [FLOATS], r"input 0 \(input_sequence\) is floats; expected a sequence"),
     ],
 )

@@ -49,7 +49,7 @@ def test_what_the_opset_does_not_allow_is_declined() -> None:
 
 def test_a_withdrawn_operator_is_not_written() -> None:
     g, x = graph(18)
-    with pytest.raises(RuleNotApplicable, match="GroupNormalization 18 is withdrawn"):
+    with pytest.raises(RuleNotApplicable, match="GroupNormalization 18 is deprecated"):
         g.add("GroupNormalization", x, x, x, num_groups=1)
 
 

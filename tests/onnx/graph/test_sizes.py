@@ -36,7 +36,7 @@ def test_a_length_that_follows_no_simple_formula_gets_a_name_of_its_own() -> Non
 
 
 def test_a_free_length_cannot_stand_where_a_number_must() -> None:
-    with pytest.raises(RuleNotApplicable, match="needs a fixed length where it is 4 or 6"):
+    with pytest.raises(RuleNotApplicable, match=r"needs a fixed length, .* it is 4 or 6"):
         range(BATCH)  # type: ignore[arg-type]
 
 

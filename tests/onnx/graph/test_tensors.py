@@ -50,20 +50,20 @@ def test_raw_bools_other_than_0_and_1_are_true() -> None:
 HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"dims": [2, -1], "raw_data": b""}, r"shape \(2, -1\)"),
     ({"dims": [1] * 33, "raw_data": bytes(4)}, "at most 32 lengths"),
-    ({"dims": [3], "raw_data": bytes(8)}, r"shape \(3,\) of float32, so 12 bytes; the file holds 8"),
+    ({"dims": [3], "raw_data": bytes(8)}, r"shape \(3,\) of float32, which takes 12 bytes; the file holds 8"),
     ({"dims": [3], "raw_data": bytes(16)}, "12 bytes; the file holds 16"),
     ({"dims": [2**62], "raw_data": bytes(8)}, "the file holds 8"),
     ({"dims": [2**62, 2**62, 2**62]}, "the file holds 0"),
-    ({"dims": [2], "float_data": [1]}, "so 2 elements; the file holds 1"),
+    ({"dims": [2], "float_data": [1]}, "which takes 2 elements; the file holds 1"),
     ({"dims": [1], "float_data": [1], "raw_data": bytes(4)}, "twice, in float_data and raw_data"),
     ({"dims": [1], "float_data": [1], "int64_data": [1]}, "twice, in float_data and int64_data"),
     ({"dims": [1], "int64_data": [1]}, "is float32, but stores its elements in int64_data"),
     ({"dims": [1], "string_data": [b"x"]}, "is float32, but stores its elements in string_data"),
     ({"dims": [1], "data_type": 0}, "t is UNDEFINED"),
     ({"dims": [1], "data_type": TensorProto.STRING, "string_data": [b"x"]}, "t is STRING"),
-    ({"dims": [3], "data_type": TensorProto.FLOAT8E4M3FN, "raw_data": b"x"}, "so 3 bytes; the file holds 1"),
-    ({"dims": [3], "data_type": TensorProto.INT4, "raw_data": b"x"}, "so 2 bytes; the file holds 1"),
-    ({"dims": [2], "data_type": TensorProto.UINT4, "int32_data": [300]}, "stores elements that are no bytes"),
+    ({"dims": [3], "data_type": TensorProto.FLOAT8E4M3FN, "raw_data": b"x"}, "which takes 3 bytes; the file holds 1"),
+    ({"dims": [3], "data_type": TensorProto.INT4, "raw_data": b"x"}, "which takes 2 bytes; the file holds 1"),
+    ({"dims": [2], "data_type": TensorProto.UINT4, "int32_data": [300]}, "stored as numbers outside of 0 to 255"),
     ({"dims": [2**40], "data_type": TensorProto.INT2, "raw_data": b"x"}, "more than max_bytes"),
     ({"dims": [1], "data_type": TensorProto.COMPLEX64, "float_data": [1, 1]}, "t is COMPLEX64"),
     ({"dims": [1], "data_type": 12345}, "element type 12345, which ONNX does not define"),
@@ -147,7 +147,7 @@ def test_external_data_is_read_from_the_models_folder(tmp_path: Path) -> None:
         ({"location": "w.bin", "offset": "٣"}, "offset='٣'"),
         ({"location": "w.bin", "offset": 12}, "bytes 12 to 24 of 'w.bin', which holds 20"),
         ({"location": "w.bin", "offset": "9" * 19}, "which holds 20"),
-        ({"location": "w.bin", "length": 8}, "so 12 bytes; the file says 8"),
+        ({"location": "w.bin", "length": 8}, "which takes 12 bytes; the file says 8"),
     ],
 )
 def test_external_data_stays_inside(entries: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_model_with_external_weights(tmp_path: Path) -> None:
 
 def test_an_empty_tensor_of_absurd_lengths_is_refused() -> None:
     tensor = onnx.TensorProto(data_type=1, dims=[0, 2**40, 2**40])
-    with pytest.raises(LoadError, match="lengths are too large, though it is empty"):
+    with pytest.raises(LoadError, match="lengths are too large, although the tensor is empty"):
         tensors.read(tensor, "w", None, Budget())
     tensor = onnx.TensorProto(data_type=1, dims=[0, 2**40])
     assert tensors.read(tensor, "w", None, Budget()).shape == (0, 2**40)

@@ -40,7 +40,7 @@ def test_the_last_values_in_front_of_what_is_missing_are_proposed(graph_of: Any)
     assert str(error).splitlines() == [
         "load: minorm does not run 1 of 6 nodes:",
         f"  StringNormalizer (since version 10, opset 17), the node that computes 'd': {MISSING}",
-        "load(..., outputs=['c', 'z']) loads the graph in front of them",
+        "load(..., outputs=['c', 'z']) loads the graph before these nodes",
     ]
 
 
@@ -77,5 +77,7 @@ def test_what_a_rule_cannot_read_has_cuts_too(graph_of: Any) -> None:
 
 def test_a_long_list_is_cut_short() -> None:
     names = [f"v{i}" for i in range(20)]
-    assert cutting.advice(names).endswith("'v7']) loads the graph in front of them, and 12 more")
+    assert cutting.advice(names).endswith(
+        "'v7']) loads the graph before these nodes; outputs may also name 12 more values"
+    )
     assert cutting.advice([]) == ""

@@ -103,7 +103,7 @@ def test_a_type_that_is_no_float(wrong: Any) -> None:
 
 
 def test_a_graph_of_integers(graph_of: Any) -> None:
-    said = r"load: dtype is bfloat16, and the graph computes only with integers \(x int64 \(n\)\); leave dtype out"
+    said = r"load: dtype is bfloat16, but the graph computes only with integers \(x int64 \(n\)\); leave dtype out"
     nodes = [helper.make_node("Add", ["x", "one"], ["y"])]
     proto = graph_of(nodes, {"x": (np.int64, ["n"])}, ["y"], {"one": np.int64([1])})
     with pytest.raises(mo.LoadError, match=said):
@@ -133,7 +133,7 @@ def test_a_weight_that_would_be_infinite(graph_of: Any) -> None:
     w = np.float32([[1e5, np.inf], [1, 2]])
     held = {"w": w, "mask": np.float32([[-3e38, 0]])}
     proto = graph_of(nodes, {"x": (np.float32, [1, 2])}, ["y"], held)
-    with pytest.raises(mo.LoadError, match="load: dtype is float16, and w holds 100000; expected at most 65504"):
+    with pytest.raises(mo.LoadError, match="load: dtype is float16, but w holds 100000; expected at most 65504"):
         mo.load(proto, dtype=mn.float16, trainable=["w"])
     assert mo.load(proto, dtype=mn.bfloat16, trainable=["w"]).state_dict()["w"].dtype == mn.bfloat16
     w[0, 0] = 1

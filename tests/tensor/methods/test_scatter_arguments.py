@@ -19,8 +19,9 @@ ROW = mn.ones(1, 4)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: x.scatter(0, INDEX), TypeError, "scatter: src and value are both None; expected one of them"),
-        (lambda x: x.scatter(0, INDEX, ROW, value=1), TypeError, "scatter: src and value are both given; expected one"),
+        (lambda x: x.scatter(0, INDEX), TypeError, "scatter: src and value are both None; expected exactly one"),
+        (lambda x: x.scatter(0, INDEX, ROW, value=1), TypeError,
+            "scatter: src and value are both given; expected exactly one"),
         (lambda x: x.scatter(0, INDEX, np.ones((1, 4))), TypeError, "scatter: src is ndarray; expected a Tensor"),
         (lambda x: x.scatter(0, [[0]], ROW), TypeError, "scatter: index is list; expected a Tensor"),
         (lambda x: x.scatter(0, [[0]], 1.0), TypeError, "scatter: index is list; expected a Tensor"),

@@ -70,7 +70,7 @@ def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> Tensor
     if values.ndim != 1 or places.dtype != np.int64 or not (flat or places.shape == (count, len(shape))):
         raise LoadError(
             f"load: {what} has {values.dtype} values of shape {values.shape} and {places.dtype} places of shape "
-            f"{places.shape}; expected int64 places, one for each of {count} values, or one for each of their axes"
+            f"{places.shape}; expected int64 places: for each of {count} values, one place or one index per axis"
         )
     ends = np.array([math.prod(shape)] if flat else shape, np.int64)
     if count and not ((places >= 0) & (places < ends)).all():

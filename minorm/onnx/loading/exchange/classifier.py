@@ -76,7 +76,7 @@ class Classifier:
     def _opened(self, channels: int, size: int) -> tuple[GraphModule, Head]:
         given = self.input
         if given.channels not in (None, channels):
-            raise ValueError(f"it takes images of {_channels(given.channels)}, and these have {channels}")
+            raise ValueError(f"it takes images with {_channels(given.channels)}, but these images have {channels}")
         proto = self._proto()
         image_input.prepare(proto, given, channels, size)
         x = Tensor(np.random.default_rng(0).random((2, channels, size, size), np.float32))
@@ -106,7 +106,7 @@ class Classifier:
             made = _outputs(model, Tensor(np.zeros((2, channels, size, size), np.float32))).shape
             if made != (2, classes):
                 raise ValueError(
-                    f"it returns {made} for two images; expected (2, {classes}), one number for each class"
+                    f"its output for two images has shape {made}; expected (2, {classes}), one number for each class"
                 )
 
         self._named(finish)
@@ -125,8 +125,9 @@ class Classifier:
             return
         alone = np.concatenate([_outputs(model, x[i : i + 1]).numpy() for i in range(2)])
         if alone.shape != both.shape or np.abs(alone - both).max() > CLOSE * np.abs(alone).max():
-            raise ValueError(f"it was written for a batch of {given.batch}, and gives other results for another batch; "
-                             "expected a file with a free batch (in PyTorch dynamic_axes, or dynamic_shapes)"
+            raise ValueError(
+                f"it was written for a batch of {given.batch}, and gives different results for other batch sizes; "
+                "expected a file with a free batch (in PyTorch dynamic_axes, or dynamic_shapes)"
                              )  # fmt: skip
 
     def _outputs(self, proto: Any) -> list[str]:

@@ -134,8 +134,8 @@ def _shapes(model: Any, wanted: Step, x: Tensor) -> tuple[list[tuple[int, ...]],
 
 def _looked_for() -> str:
     return (
-        "no head was found: looked for the last Gemm, MatMul or 1x1 Conv with weights, followed by nothing but "
-        f"{', '.join((*ACTIVATIONS, *POOLINGS))}, Relu or a change of form"
+        "no head was found; a head is the last Gemm, MatMul or 1x1 Conv with weights, if the only operators after it "
+        f"are {', '.join((*ACTIVATIONS, *POOLINGS))}, Relu and changes of shape"
     )
 
 

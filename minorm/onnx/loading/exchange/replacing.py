@@ -27,11 +27,15 @@ def found(model: Any, name: str, layer: Any) -> Part:
         kind = f"the class {layer.__name__}" if isinstance(layer, type) else f"a {type(layer).__name__}"
         raise TypeError(f"replace: layer is {kind}; expected an nn.Module: model.replace({name!r}, nn.Linear(512, 5))")
     if {id(module) for module in model.modules()} & {id(module) for module in layer.modules()}:
-        raise ValueError("replace: layer is a part of this model already, or holds it; expected a new layer")
+        raise ValueError(
+            "replace: layer is already a part of the model, or the model is a part of layer; expected a new layer"
+        )
     spots = spots_of(model)
     part = spots.find(name, "replace", LINE)
     if any(spots.spots[place].branch for place in part.places):
-        raise ValueError(f"replace: {name!r} stands in a branch of an If, which not every run takes; replace the If")
+        raise ValueError(
+            f"replace: {name!r} is in a branch of an If, and not every run takes this branch; replace the If"
+        )
     return part
 
 

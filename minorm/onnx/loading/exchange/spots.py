@@ -64,7 +64,10 @@ def in_front(
     except ValueError as error:
         raise LoadError(str(error)) from None
     if given := [value for value in found if value in inputs]:
-        raise LoadError(f"load: before={name!r} reads the input {given[0]!r} of the graph; nothing stands before it")
+        raise LoadError(
+            f"load: before={name!r} reads the input {given[0]!r} of the graph; expected a node that has other nodes "
+            "before it"
+        )
     return found
 
 
@@ -105,7 +108,7 @@ class Spots:
             listed = f" ({', '.join(map(repr, outputs[:SHOWN]))})" if outputs else ""
             fix = f"; name one of them: {line.format(repr(outputs[-1]))}" if outputs else ""
             raise ValueError(
-                f"{operation}: {name!r} {what} that the rest of the graph reads{listed}; expected one{fix}"
+                f"{operation}: {name!r} {what} that the rest of the graph reads{listed}; expected one value{fix}"
             )
         return Part(places, inputs, outputs[0], path)
 

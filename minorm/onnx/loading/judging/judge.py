@@ -54,7 +54,7 @@ def others_of(array: Any, is_state: bool) -> Verdict:
     if is_state:
         return Verdict(BUFFER, "running statistics of a normalization")
     if not dtypes.is_float(array.dtype):
-        return Verdict(CONSTANT, f"it holds no floats, but {array.dtype}")
+        return Verdict(CONSTANT, f"it holds {array.dtype}, not floats")
     return Verdict(CONSTANT, "no gradient reaches it from the outputs")
 
 
@@ -120,7 +120,9 @@ class Judge:
             return Verdict(BUFFER, self.after[own])
         base = self.bases.get(name)
         if base is not None and not weights_by_input.is_positive(base, self.makers, self.arrays):
-            return Verdict(CONSTANT, "an exponent of a value that may be negative has no gradient there")
+            return Verdict(
+                CONSTANT, "it is the exponent of a value that may be negative, and there the exponent has no gradient"
+            )
         if self.arrays[name].size == 0:
             return Verdict(CONSTANT, "it is empty")
         return None
@@ -145,7 +147,7 @@ class Judge:
             return Verdict(PARAMETER, str(place) if weight else "it has the name of a module's tensor")
         found = self._placed(array, place)
         if place is not None and place.kind is Kind.AFFINE and naming.is_literal(own) and tables.is_all_equal(array):
-            return Verdict(CONSTANT, "it has the name of a number, and all its numbers are equal")
+            return Verdict(CONSTANT, "its name is a number, and all its elements are equal")
         return found
 
     def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
@@ -169,7 +171,7 @@ class Judge:
     def _placed(self, array: Any, place: Place | None) -> Verdict:
         """Return the verdict that follows from the use of a tensor and from its numbers alone."""
         if place is None:
-            return Verdict(CONSTANT, "it is not where operators have weights, and no module's name says more")
+            return Verdict(CONSTANT, "its operator does not use it as weights, and its name is not that of a module")
         if place.kind is Kind.WEIGHT:
             if array.ndim > 1 and tables.is_binary(array):
                 return Verdict(CONSTANT, f"{tables.BINARY}, {place}")
@@ -202,7 +204,7 @@ def buffers_of(initializers: Mapping[str, Any]) -> dict[str, str]:
         if not dtypes.is_float(array.dtype):
             why = "it holds no floats"
         elif module in closed:
-            why = f"it follows the buffer {closed[module]!r} of its module"
+            why = f"it comes after the buffer {closed[module]!r} of its module"
         elif naming.is_named_as_buffer(name, initializers):
             why = "it has the name of a buffer"
         else:

@@ -45,7 +45,9 @@ def rms_norm(call: Call) -> str:
     norm = f"Y = RMSNormalization <{OPTIONS}> (X, scale)\n"
     axis = call.get("axis", -1)
     if call.wants(1) and axis >= 0:
-        raise refuse("SimplifiedLayerNormalization", f"axis={axis} and its second output; expected a negative axis")
+        raise refuse(
+            "SimplifiedLayerNormalization", f"axis={axis} and a second output; expected a negative axis, or one output"
+        )
     return norm + (_inverse("X", call, f"[{', '.join(map(str, range(axis, 0)))}]") if call.wants(1) else "")
 
 

@@ -25,9 +25,12 @@ def dynamic_quantize_lstm(call: Call) -> str:
     given = call.get("activations", [])
     odd = [name for name in ("clip", "input_forget") if call.get(name, 0)] + ["sequence_lens"] * call.has(4)
     if odd or hidden < 1 or any(a.lower() != USUAL[i % 3] for i, a in enumerate(given)):
-        found = ", ".join(odd) or f"activations={given}, hidden_size={hidden}"
-        raise refuse("DynamicQuantizeLSTM", f"{found}; expected "
-                     "Sigmoid, Tanh, Tanh, and no clip, input_forget or sequence_lens")  # fmt: skip
+        found = ", ".join(odd) or f"activations={given} and hidden_size={hidden}"
+        raise refuse(
+            "DynamicQuantizeLSTM",
+            f"{found}; expected "
+            "the activations Sigmoid, Tanh, Tanh, hidden_size >= 1, and no clip, input_forget or sequence_lens",
+        )
     ways = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}.get(direction)
     if ways is None:
         raise refuse("DynamicQuantizeLSTM", f"direction={direction!r}; expected forward, reverse or bidirectional")

@@ -29,7 +29,7 @@ def read_has_element(node: Node) -> Callable[..., Tensor]:
 def read_get_element(node: Node) -> Callable[[Any], Any]:
     def get(value: Any) -> Any:
         if value is None:
-            raise ValueError("the optional value is absent; expected one, as OptionalHasElement tells")
+            raise ValueError("the optional value is absent; expected a value; OptionalHasElement tells if there is one")
         return value
 
     return get

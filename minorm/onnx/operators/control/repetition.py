@@ -101,7 +101,10 @@ def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
         _check_tensors(given)
         for place, x in enumerate(given):
             if x.ndim < (1 if place < body.carried else 2):
-                raise ValueError(f"input {place + 1} has shape {x.shape}; expected a batch in front")
+                raise ValueError(
+                    f"input {place + 1} has shape {x.shape}; expected a first axis for the batch, and an axis for the "
+                    "steps unless the input is a state"
+                )
         batch = _length([len(x) for x in given], "batches")
         longest = _length([x.shape[1] for x in given[body.carried :]])
         node.check_work(batch, TURN)
@@ -163,7 +166,8 @@ def _handed_on(before: State, after: State, i: int) -> State:
     for place, (old, new) in enumerate(zip(before, after, strict=True)):
         if _type(old) != _type(new):
             raise ValueError(
-                f"turn {i}: carried value {place} was {_type(old)}, and is {_type(new)}; expected the same"
+                f"turn {i}: carried value {place} was {_type(old)} before this turn, but {_type(new)} after it; "
+                "expected one type"
             )
     return after
 
@@ -178,8 +182,9 @@ def _collect(collected: list[list[Tensor]], results: State, i: int) -> None:
             raise ValueError(f"turn {i}: collected value {place} is {_type(piece)}; expected a Tensor")
         if pieces and (piece.shape, piece.dtype) != (pieces[0].shape, pieces[0].dtype):
             raise ValueError(
-                f"turn {i}: collected value {place} is {piece.dtype} of shape {piece.shape}, and was {pieces[0].dtype} "
-                f"of shape {pieces[0].shape}; expected the same in every turn"
+                f"turn {i}: collected value {place} is {piece.dtype} of shape {piece.shape}, but was "
+                f"{pieces[0].dtype} of shape {pieces[0].shape} in the first turn; expected one type and shape in all "
+                "turns"
             )
         pieces.append(piece)
 
@@ -220,7 +225,7 @@ def _single(x: Tensor, what: str, kinds: str) -> int:
 
 def _length(found: list[int], what: str = "elements") -> int:
     if len(set(found)) != 1:
-        raise ValueError(f"the sequences have {found} {what}; expected as many in each")
+        raise ValueError(f"the sequences have {found} {what}; expected equal numbers")
     return found[0]
 
 
@@ -237,5 +242,5 @@ def _listed(node: Node, name: str, n: int) -> list[int]:
 def _flags(node: Node, name: str, n: int) -> list[bool]:
     given = _listed(node, name, n)
     if not set(given) <= {0, 1}:
-        raise ValueError(f"{name} is {given}; expected 0, forwards, or 1, backwards")
+        raise ValueError(f"{name} is {given}; expected only 0 (forwards) and 1 (backwards)")
     return [bool(flag) for flag in given]

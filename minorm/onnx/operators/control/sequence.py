@@ -61,7 +61,7 @@ def read_insert(node: Node) -> Callable[..., Sequence]:
     def insert(parts: Sequence, x: Tensor, position: Tensor | None = None) -> Sequence:
         place = len(parts) if position is None else _place(position, parts, end=True)
         if parts and parts[0].dtype != x.dtype:
-            raise ValueError(f"the tensor is {x.dtype}; expected {parts[0].dtype}, as in the sequence")
+            raise ValueError(f"the tensor is {x.dtype}; expected {parts[0].dtype}, the type of the sequence")
         if len(parts) >= MAX_PIECES:
             raise ValueError(f"the sequence has {len(parts)} pieces; expected at most {MAX_PIECES}")
         return [*parts[:place], x, *parts[place:]]

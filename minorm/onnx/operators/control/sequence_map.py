@@ -17,7 +17,7 @@ def sequence_map(call: Call) -> Any:
     """
     body = call.get("body", None)
     if not isinstance(body, GraphProto) or len(body.input) != len(call.inputs) or not all(call.inputs):
-        raise refuse("SequenceMap", "no body, or one with another number of inputs than the node")
+        raise refuse("SequenceMap", "no body, or a body whose number of inputs differs from the node's")
     own = _unused_prefix(body)
     inputs = [f"{own}_in{i}" for i in range(len(call.inputs))]
     outputs = [f"{own}_out{i}" for i in range(len(body.output))]

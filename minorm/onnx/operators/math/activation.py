@@ -50,7 +50,9 @@ def read_prelu(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         if node.since < 7 and slope.ndim == 1 and slope.shape != (1,):
             slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
         if not stretches(slope.shape, x.shape):
-            raise ValueError(f"slope has shape {slope.shape}; expected one that stretches to {x.shape}, x's")
+            raise ValueError(
+                f"slope has shape {slope.shape}; expected a shape that broadcasts to {x.shape}, the shape of x"
+            )
         positive = F.relu(x) if dtypes.is_float(x.dtype) else x.clip(0)
         return positive + slope * x.clip(max=0)
 
@@ -128,7 +130,7 @@ def read_swiglu(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
 
     def gated(a: Tensor, b: Tensor) -> Tensor:
         if a.shape != b.shape:
-            raise ValueError(f"A has shape {a.shape}, B has shape {b.shape}; expected the same")
+            raise ValueError(f"A has shape {a.shape}, B has shape {b.shape}; expected equal shapes")
         return swish(a) * b
 
     return gated

@@ -70,11 +70,11 @@ def _by_attributes(node: Node, apply: Binary) -> Binary:
 
     def fitted(a: Tensor, b: Tensor) -> Tensor:
         if not stretched and a.shape != b.shape:
-            raise ValueError(f"shapes {a.shape} and {b.shape} differ; expected equal ones, since broadcast=0")
+            raise ValueError(f"shapes {a.shape} and {b.shape} differ; expected equal shapes, because broadcast=0")
         if axis is not None and b.ndim:
             start = axis + a.ndim if axis < 0 else axis
             if not 0 <= start <= a.ndim - b.ndim:
-                raise ValueError(f"axis is {axis}; {b.shape} does not fit into {a.shape} from there on")
+                raise ValueError(f"axis is {axis}; from this axis on, {b.shape} does not fit into {a.shape}")
             b = b.reshape(*b.shape, *(1,) * (a.ndim - start - b.ndim))
         return apply(a, b)
 
@@ -174,7 +174,7 @@ def several(node: Node, function: Binary) -> Callable[..., Tensor]:
     def apply(*operands: Tensor) -> Tensor:
         shapes = [x.shape for x in operands]
         if node.since < 8 and len(set(shapes)) > 1:
-            raise ValueError(f"the operands have shapes {', '.join(map(str, shapes))}; expected equal ones")
+            raise ValueError(f"the operands have shapes {', '.join(map(str, shapes))}; expected equal shapes")
         node.fits(np.broadcast_shapes(*shapes), operands[0].dtype)
         return functools.reduce(function, operands)
 
@@ -276,7 +276,7 @@ def _check_bounds(dtype: Any, low: float | None, high: float | None) -> None:
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     for name, bound in (("min", low), ("max", high)):
         if bound is not None and not least <= bound <= most:
-            raise ValueError(f"{name} is {bound}; x is {dtype}, which holds {least} to {most}")
+            raise ValueError(f"{name} is {bound}; expected {least} to {most}, because x is {dtype}")
 
 
 # Cast, Identity

@@ -59,8 +59,10 @@ def read_bit_cast(node: Node) -> Callable[[Tensor], Tensor]:
 
     def cast(x: Tensor) -> Tensor:
         if x.dtype.itemsize != dtype.itemsize:
-            raise ValueError(f"to is {dtype}, of {dtype.itemsize} bytes; expected as many as {x.dtype} has, "
-                             f"{x.dtype.itemsize}")  # fmt: skip
+            raise ValueError(
+                f"to is {dtype}, which takes {dtype.itemsize} bytes; x is {x.dtype}; expected a type of "
+                f"{x.dtype.itemsize} bytes"
+            )
         return Tensor(x.array.copy().view(dtype))
 
     return whole(node, cast)

@@ -39,7 +39,8 @@ def _transform(node: Node) -> Callable[[Tensor, Tensor | None, int], Tensor]:
         place = axis_of("DFT", axis, x)
         if place == x.ndim - 1 or x.shape[-1] not in (1, 2):
             raise ValueError(
-                f"x has shape {x.shape}, axis is {axis}; expected one or two numbers on the last axis, and another axis"
+                f"x has shape {x.shape}, axis is {axis}; expected a last axis of length 1 or 2, and an axis before "
+                "the last axis"
             )
         halved = inverse and onesided
         n = (2 * (x.shape[place] - 1) if halved else x.shape[place]) if length is None else int(length.item())
@@ -75,8 +76,8 @@ def read_stft(node: Node) -> Callable[..., Tensor]:
         seen = n if window is None else len(window)
         if not (hop >= 1 and 1 <= seen <= n <= signal.shape[1]):
             raise ValueError(
-                f"frame_step is {hop}, frame_length {n}, the window has {seen} elements; expected a step of at least "
-                f"1, and the window within the frame and this within the signal, {signal.shape[1]}"
+                f"frame_step is {hop}, frame_length {n}, the window has {seen} elements; expected frame_step >= 1 and "
+                f"window length <= frame_length <= signal length, which is {signal.shape[1]}"
             )
         frames = 1 + (signal.shape[1] - n) // hop
         node.fits((signal.shape[0], frames, n, 2), x.dtype)

@@ -69,7 +69,7 @@ def read_gemm(node: Node) -> Callable[..., Tensor]:
         node.fits((rows, columns), a.dtype)
         node.check_work(rows, columns, a.shape[1])
         if c is not None and not stretches(c.shape, (rows, columns)):
-            raise ValueError(f"C has shape {c.shape}; expected one that stretches to {(rows, columns)}")
+            raise ValueError(f"C has shape {c.shape}; expected a shape that broadcasts to {(rows, columns)}")
         bias = c is None or c.shape == (columns,)
         if right and bias and alpha == 1 and beta == 1 and dtypes.is_float(a.dtype):
             return F.linear(a, b, c)

@@ -25,7 +25,7 @@ def read_tf_idf(node: Node) -> Callable[[Tensor], Tensor]:
     The columns are counts (TF), weights of the n-grams that occur (IDF), or counts times weights (TFIDF).
     """
     if node["pool_strings"] or node["pool_int64s"] is None:
-        raise Unsupported("it counts texts; minorm counts only whole numbers (pool_int64s)")
+        raise Unsupported("the node counts texts; minorm counts only whole numbers (pool_int64s)")
     places, mode = _pool(node), node["mode"]
     least, most, skips = node["min_gram_length"], node["max_gram_length"], node["max_skip_count"]
     columns = node["ngram_indexes"]
@@ -34,7 +34,8 @@ def read_tf_idf(node: Node) -> Callable[[Tensor], Tensor]:
     if mode not in MODES or not 1 <= least <= most or skips < 0 or min(columns, default=0) < 0:
         raise ValueError(
             f"mode is {mode!r}, lengths {least} to {most}, max_skip_count {skips}, ngram_indexes {columns}; expected "
-            f"one of {', '.join(MODES)}, lengths of at least 1, and numbers of at least 0"
+            f"the mode {' or '.join(MODES)}, 1 <= min_gram_length <= max_gram_length, max_skip_count >= 0 and "
+            "ngram_indexes >= 0"
         )
     if len(weights) != len(columns):
         raise ValueError(f"weights has {len(weights)} numbers; expected one for each of {len(columns)} n-grams")
@@ -69,12 +70,15 @@ def _pool(node: Node) -> dict[tuple[int, ...], int]:
     for length, (begin, end) in enumerate(itertools.pairwise(begins), start=1):
         if not 0 <= begin <= end <= len(pool) or (end - begin) % length:
             raise ValueError(
-                f"ngram_counts is {begins[:-1]}; expected, for each length, where its n-grams begin in the "
-                f"{len(pool)} numbers of pool_int64s"
+                f"ngram_counts is {begins[:-1]}; expected, for each length, the position in pool_int64s ({len(pool)} "
+                "numbers) at which the n-grams of this length begin"
             )
         for start in range(begin, end, length):
             places.setdefault(tuple(pool[start : start + length]), number)
             number += 1
     if number != len(node["ngram_indexes"]):
-        raise ValueError(f"ngram_indexes has {len(node['ngram_indexes'])} numbers; expected one for each of {number}")
+        raise ValueError(
+            f"ngram_indexes has {len(node['ngram_indexes'])} numbers; expected {number}, one for each n-gram of the "
+            "pool"
+        )
     return places

@@ -109,7 +109,7 @@ def _type(node: Node, default: Any) -> Any:
 def write_drawn(g: Graph, kind: str, shape: Shape, a: float, b: float, dtype: Any, generator: Any) -> Value:
     if any(isinstance(n, Size) for n in shape):
         raise RuleNotApplicable(
-            "a shape that follows a free axis; draw with a *_like function and a tensor of this shape"
+            "the shape depends on a free axis; draw with a *_like function and a tensor of this shape"
         )
     dtype, lengths = np.dtype(dtype), tuple(int(n) for n in shape)
     also = {"shape": list(lengths), "dtype": _code(dtype)}

@@ -159,7 +159,7 @@ def _place_reader(reduction: Any) -> Rule:
         def place(x: Tensor) -> Tensor:
             along = axis_of(node.operator, axis, x)
             if x.shape[along] == 0:
-                raise ValueError(f"axis {axis} of {x.shape} is empty; expected at least one element")
+                raise ValueError(f"axis {axis} of shape {x.shape} is empty; expected at least one element")
             if not last:
                 return cast(Tensor, reduction.apply(x, axis=along, keepdims=keepdims))
             return x.shape[along] - 1 - reduction.apply(x.flip(along), axis=along, keepdims=keepdims)

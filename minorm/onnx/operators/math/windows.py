@@ -51,7 +51,10 @@ def read_mel(node: Node) -> Callable[..., Tensor]:
         count, n, samples = _one("num_mel_bins", bands), _one("dft_length", length), _one("sample_rate", rate)
         ends = [float(x.item()) for x in (low, high)]
         if samples < 1 or not all(math.isfinite(f) and f > -700 for f in ends):
-            raise ValueError(f"sample_rate is {samples}, the edges are {ends} Hz; expected at least 1, and frequencies")
+            raise ValueError(
+                f"sample_rate is {samples}, the edges are {ends} Hz; expected sample_rate >= 1 and finite frequencies "
+                "as edges"
+            )
         node.fits((n // 2 + 1, count + 2), dtypes.float64)
         first, last = (2595 * math.log10(1 + f / 700) for f in ends)
         on_scale = first + np.arange(count + 2) * ((last - first) / (count + 2))

@@ -45,7 +45,7 @@ def read_attention(node: Node) -> Callable[..., Any]:
         packed, kind = q.ndim == 3, q.dtype
         q, k, v = (_heads(node, x, name) for x, name in ((q, "q"), (k, "kv"), (v, "kv")))
         if (past_k is None) != (past_v is None) or (past_k is not None and valid is not None):
-            raise ValueError("expected past_key and past_value together, and neither together with nonpad_kv_seqlen")
+            raise ValueError("expected either past_key with past_value, or nonpad_kv_seqlen, or none of the three")
         before = 0 if past_k is None else past_k.shape[2]
         keys = k if past_k is None else cat([past_k, k], 2)
         values = v if past_v is None else cat([past_v, v], 2)
@@ -83,8 +83,8 @@ def _heads(node: Node, x: Tensor, name: str) -> Tensor:
         return x
     if x.ndim != 3 or count is None or count < 1 or x.shape[2] % count:
         raise ValueError(
-            f"an input has shape {x.shape}, {name}_num_heads is {count}; expected (batch, heads, length, size), or "
-            "(batch, length, heads * size) and the number of heads"
+            f"an input has shape {x.shape}, {name}_num_heads is {count}; expected the shape (batch, heads, length, "
+            f"size), or the shape (batch, length, heads * size) and a value for {name}_num_heads"
         )
     return x.reshape(*x.shape[:2], count, x.shape[2] // count).permute(0, 2, 1, 3)
 
@@ -94,7 +94,8 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
     if not agree or not k.shape[1] or q.shape[1] % k.shape[1]:
         raise ValueError(
             f"Q is {q.shape}, K {k.shape}, V {v.shape} as (batch, heads, length, size), including the past; expected "
-            "one batch, equal sizes of Q and K, equal lengths and heads of K and V, and a multiple of these in Q"
+            "one batch size, equal sizes of Q and K, equal lengths and heads of K and V, and for Q a multiple of the "
+            "heads of K"
         )
 
 
@@ -115,7 +116,7 @@ def _bias(
     if mask is not None:
         missing = keys - mask.shape[-1] if mask.ndim and (node.since > 23 or mask.shape[-1] != 1) else 0
         if missing < 0 or len(mask.shape) > 4:
-            raise ValueError(f"attn_mask has shape {mask.shape}; expected one that broadcasts to {shape}")
+            raise ValueError(f"attn_mask has shape {mask.shape}; expected a shape that broadcasts to {shape}")
         if mask.dtype == dtypes.bool:
             seen = np.pad(mask.array, [*[(0, 0)] * (mask.ndim - 1), (0, missing)]) if missing else mask.array
         else:
@@ -165,7 +166,9 @@ def read_rotary(node: Node) -> Callable[..., Tensor]:
         count = size or y.shape[3]
         cos, sin = (_of_tokens(table, positions, y, count // 2) for table in (cos, sin))
         if count % 2 or not 0 <= count <= y.shape[3]:
-            raise ValueError(f"{count} of {y.shape[3]} numbers would be turned; expected an even number")
+            raise ValueError(
+                f"{count} of {y.shape[3]} numbers would be rotated; expected an even number of at most {y.shape[3]}"
+            )
         turned, rest = y[..., :count], y[..., count:]
         if interleaved:
             a, b = turned[..., ::2], turned[..., 1::2]
@@ -185,8 +188,8 @@ def _tokens(x: Tensor, heads: int | None) -> Tensor:
         return x.permute(0, 2, 1, 3)
     if x.ndim != 3 or heads is None or heads < 1 or x.shape[2] % heads:
         raise ValueError(
-            f"X has shape {x.shape}, num_heads is {heads}; expected (batch, heads, length, size), or (batch, length, "
-            "heads * size) and the number of heads"
+            f"X has shape {x.shape}, num_heads is {heads}; expected the shape (batch, heads, length, size), or the "
+            "shape (batch, length, heads * size) and a value for num_heads"
         )
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
 
@@ -195,9 +198,13 @@ def _of_tokens(table: Tensor, positions: Tensor | None, y: Tensor, half: int) ->
     """Return the row of a table for each token, in the shape (batch, length, 1, half)."""
     if positions is not None and (positions.shape != y.shape[:2] or table.ndim != 2):
         raise ValueError(
-            f"position_ids have shape {positions.shape}, a cache {table.shape}; expected {y.shape[:2]} and (n, {half})"
+            f"position_ids have shape {positions.shape}, and cos_cache or sin_cache has shape {table.shape}; expected "
+            f"{y.shape[:2]} and (n, {half})"
         )
     rows = table if positions is None else table[positions]
     if rows.shape != (*y.shape[:2], half):
-        raise ValueError(f"a cache gives {rows.shape} for the tokens; expected {(*y.shape[:2], half)}")
+        raise ValueError(
+            f"cos_cache or sin_cache gives numbers of shape {rows.shape} for the tokens; expected "
+            f"{(*y.shape[:2], half)}"
+        )
     return rows.unsqueeze(2)

@@ -60,7 +60,10 @@ def windows(node: Node, rank: int, kernel: Sequence[int]) -> tuple[Any, Any]:
         if node.get(name) is not None and len(node[name]) != rank:
             raise ValueError(f"{name} is {node[name]}; expected one number for each of {rank} spatial axes")
     if node["kernel_shape"] is not None and tuple(node["kernel_shape"]) != tuple(kernel):
-        raise ValueError(f"kernel_shape is {node['kernel_shape']}, the weight's is {tuple(kernel)}; expected the same")
+        raise ValueError(
+            f"kernel_shape is {node['kernel_shape']}, the weight has kernel shape {tuple(kernel)}; expected equal "
+            "shapes"
+        )
     return tuple(node["strides"] or (1,) * rank), tuple(node.get("dilations") or (1,) * rank)
 
 

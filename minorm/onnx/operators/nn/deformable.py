@@ -35,7 +35,8 @@ def read_deform_conv(node: Node) -> Callable[..., Tensor]:
         pads = node["pads"] or [0] * (2 * rank)
         if len(pads) != 2 * rank or w.shape[0] % groups:
             raise ValueError(
-                f"pads is {pads}, group {groups}, W {w.shape}; expected two pads per axis, and a group that divides M"
+                f"pads is {pads}, group is {groups}, W has shape {w.shape}; expected two pads per axis, and a group "
+                "that divides W.shape[0]"
             )
         spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
         padded = [n + low + high for n, low, high in zip(x.shape[2:], pads[:rank], pads[rank:], strict=True)]

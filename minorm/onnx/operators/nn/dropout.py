@@ -103,11 +103,11 @@ def dropout(d: NodeRewriter) -> None:
             return
         mode = d.array(2)
         if d.input(2) and mode is None:
-            raise RuleNotApplicable("its mode is computed")
+            raise RuleNotApplicable("its mode is computed at run time")
         trains = mode is not None and bool(mode.reshape(-1)[0])
         ratio = d.array(1)
         if d.input(1) and ratio is None and trains:
-            raise RuleNotApplicable("its ratio is computed")
+            raise RuleNotApplicable("its ratio is computed at run time")
         ratio = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
         for place in (2, 1):
             if d.input(place):

@@ -25,7 +25,7 @@ def read_linear_attention(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
     if rule not in RULES or heads < 1 or queries < 1 or queries % heads:
         raise ValueError(
             f"update_rule is {rule!r}, q_num_heads {queries}, kv_num_heads {heads}; expected one of "
-            f"{', '.join(RULES)}, and heads of queries a multiple of the others"
+            f"{', '.join(RULES)}, and a q_num_heads that is a multiple of kv_num_heads"
         )
 
     def attention(
@@ -37,15 +37,20 @@ def read_linear_attention(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
         beta: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         if ("gated" in rule) != (decay is not None) or ("delta" in rule) != (beta is not None):
-            raise ValueError(f"update_rule {rule} needs decay if it is gated, and beta if it is a delta rule")
+            raise ValueError(
+                f"update_rule is {rule}; expected decay exactly for the gated rules, and beta exactly for the delta "
+                "rules"
+            )
         kind = q.dtype
         kept = kind if state is None else state.dtype
         wide = widest(q, state, stash=dtypes.float32)
         q, k, v = (_split(x.to(wide), n) for x, n in ((q, queries), (k, heads), (v, heads)))
         (batch, steps), (rows, columns) = q.shape[:2], (k.shape[3], v.shape[3])
         if k.shape[:2] != q.shape[:2] or v.shape[:2] != q.shape[:2] or q.shape[3] != rows:
-            raise ValueError(f"query, key and value are {q.shape}, {k.shape}, {v.shape} by heads; expected one batch, "
-                             "one length, and queries and keys of one size")  # fmt: skip
+            raise ValueError(
+                f"query, key and value are {q.shape}, {k.shape}, {v.shape} as (batch, length, heads, size); expected "
+                "one batch size, one length, and equal sizes of queries and keys"
+            )
         if state is not None and state.shape != (batch, heads, rows, columns):
             raise ValueError(f"past_state has shape {state.shape}; expected {(batch, heads, rows, columns)}")
         node.fits((batch, heads, rows, columns), wide)

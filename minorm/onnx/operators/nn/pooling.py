@@ -95,14 +95,14 @@ def write_avg_pool(
     divisor: int | None,
 ) -> Value:
     if divisor is not None:
-        raise RuleNotApplicable("AveragePool divides by the number of elements only")
+        raise RuleNotApplicable("AveragePool has no other divisor than the number of elements in the window")
     padded = any(n != 0 for pair in padding for n in pair)
     around = (
         covering(x.known_shape[2:], g.result.shape[2:], kernel, stride, padding, dilation) if ceil_mode else padding
     )
     if list(around) != list(padding):
         if any(d != 1 for d in dilation):
-            raise RuleNotApplicable("AveragePool with dilation and a window that extends past the end")
+            raise RuleNotApplicable("AveragePool cannot have a dilation and a window that extends past the end")
         if padded and count_include_pad:
             x = pad(g, x, [(0, 0), (0, 0), *padding], 0.0)
             around = [(0, all_of_it - high) for (_, all_of_it), (_, high) in zip(around, padding, strict=True)]
@@ -172,7 +172,7 @@ def _counts(n: int, m: int, k: int, s: int, counted: tuple[int, int], low: int, 
 def _write_global(g: Graph, x: Value, output_size: Any) -> Value:
     sizes = output_size if isinstance(output_size, tuple) else (output_size,) * (x.ndim - 2)
     if any(n is None or n != 1 for n in sizes):
-        raise RuleNotApplicable("GlobalAveragePool gives one element per axis")
+        raise RuleNotApplicable("GlobalAveragePool gives only one element per axis")
     return g.add("GlobalAveragePool", x, shape=g.result.shape)
 
 
@@ -185,7 +185,7 @@ for _function in (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d):
 def lower_adaptive(g: Graph, x: Value, output: Ints) -> Value:
     """Write a product with the matrix of averages along each axis: A_0 x, then x A_1^T."""
     if x.ndim > 4:
-        raise RuleNotApplicable("adaptive pooling of three axes")
+        raise RuleNotApplicable("adaptive pooling of three axes has no ONNX form")
     sizes = [int(n) for n in x.known_shape[2:]]
     matrices = [_averages(n, o).astype(x.dtype) for n, o in zip(sizes, output, strict=True)]
     y = g.add(
@@ -226,8 +226,8 @@ def _options(node: Node, x: Tensor) -> dict[str, Any]:
     if any(max(pair) >= span for span, pair in zip(spans, pairs, strict=True)) or min(out) < 1:
         raise ValueError(
             f"the window spans {spans}, the padding is {pairs}, x has shape {x.shape}, ceil_mode is {int(ceil_mode)}; "
-            "expected windows that are larger than the padding and fit into the padded input, or with ceil_mode begin "
-            "in it"
+            "expected windows that are larger than the padding and that fit into the padded input; with ceil_mode=1, "
+            "windows need only begin in the padded input"
         )
     node.fits((*x.shape[:2], *(n + low + high for n, (low, high) in zip(size, pairs, strict=True))), x.dtype)
     found, least = math.prod(x.shape[:2]) * math.prod(out), 1 if x.dtype in COMPILED else FEW

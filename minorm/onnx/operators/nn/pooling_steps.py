@@ -36,10 +36,10 @@ def _whole_power(d: NodeRewriter) -> None:
     """Convert the attribute `p`, which was a float in version 1, to an integer."""
     p = d.get("p", 2.0)
     if p != int(p):
-        raise RuleNotApplicable(f"p is {p}; from opset 2 on it is an integer")
+        raise RuleNotApplicable(f"p is {p}; from opset 2 on, p is an integer")
     d.set("p", int(p))
     if d.node.op_type == "LpPool" and not d.has("kernel_shape"):
-        raise RuleNotApplicable("from opset 2 on it needs kernel_shape")
+        raise RuleNotApplicable("from opset 2 on, LpPool needs kernel_shape")
 
 
 converts("LpPool", 1, 2)(_whole_power)

@@ -110,7 +110,7 @@ def _activations(node: Node, directions: int) -> Activations:
         return None
     kinds = KINDS[node.operator]
     if len(names) != kinds * directions:
-        raise ValueError(f"activations is {names}; expected {kinds} for each of {directions} direction(s)")
+        raise ValueError(f"activations is {names}; expected {kinds} names for each of {directions} direction(s)")
     known = {name.lower(): name for name in F.DEFAULTS}
     numbers = [list(node[name] or ()) for name in ("activation_alpha", "activation_beta")]
     gates = []
@@ -135,7 +135,7 @@ def _limits(node: Node) -> Callable[[Tensor, Tensor, Tensor], None]:
         if x.ndim != 3 or w.ndim != 3 or r.ndim != 3:
             return  # the function itself raises the error
         if hidden is not None and hidden != r.shape[2]:
-            raise ValueError(f"hidden_size is {hidden}, but R has shape {r.shape}; expected them to agree")
+            raise ValueError(f"hidden_size is {hidden}, but R has shape {r.shape}; expected hidden_size == R.shape[2]")
         steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
         node.fits((steps, r.shape[0], batch, HELD * r.shape[2]), x.dtype)
         work = batch * r.shape[1] * (x.shape[2] + r.shape[2])

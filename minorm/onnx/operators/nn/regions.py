@@ -104,7 +104,8 @@ def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     size = node["output_height"], node["output_width"]
     if mode not in ("avg", "max") or ratio < 0 or min(size) < 1:
         raise ValueError(
-            f"mode is {mode!r}, sampling_ratio {ratio}, the output {size}; expected avg or max, at least 0, and lengths"
+            f"mode is {mode!r}, sampling_ratio is {ratio}, the output size is {size}; expected mode avg or max, "
+            "sampling_ratio >= 0, and output lengths of at least 1"
         )
 
     def align(x: Tensor, rois: Tensor, batch: Tensor) -> Tensor:

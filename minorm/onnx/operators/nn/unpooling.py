@@ -23,7 +23,8 @@ def read_max_unpool(node: Node) -> Callable[..., Tensor]:
         if rank < 1 or len(kernel) != rank or len(strides) != rank or len(pads) != 2 * rank or places.shape != x.shape:
             raise ValueError(
                 f"x has shape {x.shape}, I {places.shape}; kernel_shape is {kernel}, strides {strides}, pads {pads}; "
-                "expected equal shapes (N, C, ...), and numbers for each axis behind C"
+                "expected equal shapes (N, C, ...) for x and I, and one number of kernel_shape and strides and two "
+                "pads for each axis after C"
             )
         lengths = [
             (n - 1) * s - low - high + k

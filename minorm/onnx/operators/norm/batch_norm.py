@@ -104,7 +104,7 @@ def lower(g: Graph, **arguments: Any) -> Value:
     call = Call(**arguments)
     x, weight, bias = call.x, call.weight, call.bias
     if call.running_mean is not None:
-        raise RuleNotApplicable("running statistics that only BatchNormalization updates")
+        raise RuleNotApplicable("only BatchNormalization updates running statistics")
     spread = [p for p in (weight, bias) if p is not None and p.ndim > 1]
     axes = (0,) if spread else (0, *range(2, x.ndim))
     data, scale, shift = cast_all(g, computed(x, call.compute_dtype), x, weight, bias)
@@ -215,5 +215,7 @@ def read(node: Node) -> BatchNormalization | InstanceNormalization:
     if node.described is not None and node.described.per_sample:
         return InstanceNormalization(node, trains=False)
     if node.since >= 14 and not trains(node) and any(node.outputs[1:]):
-        raise ValueError(f"it has {len(node.outputs)} outputs and training_mode=0; expected 1, or training_mode=1")
+        raise ValueError(
+            f"it has {len(node.outputs)} outputs and training_mode=0; expected 1 output, or training_mode=1"
+        )
     return BatchNormalization(node, trains(node))

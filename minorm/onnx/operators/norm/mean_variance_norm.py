@@ -27,9 +27,9 @@ from minorm.tensor.tensor import Tensor
 @unmasked
 def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any) -> Value:
     if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
-        raise RuleNotApplicable("MeanVarianceNormalization of float32 with eps=1e-9 only")
+        raise RuleNotApplicable("MeanVarianceNormalization is used only for float32 and eps=1e-9")
     if product(x.known_shape[axis] for axis in axes) == 1:
-        raise RuleNotApplicable("MeanVarianceNormalization of single elements, which is NaN in onnxruntime and 0 here")
+        raise RuleNotApplicable("MeanVarianceNormalization of single elements is NaN in onnxruntime, but 0 in minorm")
     return g.add("MeanVarianceNormalization", x, shape=x.shape, axes=[axis % x.ndim for axis in axes])
 
 

@@ -24,7 +24,9 @@ from minorm.tensor.tensor import Tensor
 @writes(F.local_response_norm, "LRN", since=1)
 def write_lrn_1(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
     if size % 2 == 0 or x.dtype != dtypes.float32 or x.ndim != 4:
-        raise RuleNotApplicable("LRN of float32 images with an odd size only")  # onnxruntime takes exactly four axes
+        raise RuleNotApplicable(
+            "LRN is used only for float32 images and an odd size"
+        )  # onnxruntime takes exactly four axes
     return g.add("LRN", x, shape=x.shape, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
 
 
@@ -63,7 +65,7 @@ def read_lrn(node: Node) -> Callable[[Tensor], Tensor]:
 @writes(F.normalize, "LpNormalization", since=1)
 def write_lp_1(g: Graph, x: Value, p: float, dim: int, eps: float) -> Value:
     if p not in (1, 2) or x.dtype != dtypes.float32 or eps > 1e-12:
-        raise RuleNotApplicable("LpNormalization of float32 with p 1 or 2 and a negligible eps only")
+        raise RuleNotApplicable("LpNormalization is used only for float32, p=1 or p=2, and a negligible eps")
     return g.add("LpNormalization", x, shape=x.shape, axis=dim % x.ndim, p=int(p))
 
 

@@ -87,7 +87,7 @@ def reshape_13(d: NodeRewriter) -> None:
     if d.take("allowzero", 0):
         lengths = d.array(1)
         if lengths is not None and 0 in lengths:
-            raise RuleNotApplicable("allowzero=1 and a length of 0")
+            raise RuleNotApplicable("with allowzero=1, a length of 0 cannot be written")
 
 
 @converts("Shape", 15, 13)
@@ -166,7 +166,7 @@ def split_equally(d: NodeRewriter) -> None:
             d.feed(1, d.integers([max(0, min(size, n - i * size)) for i in range(count)], "split"))
         return
     if d.opset < 13:
-        raise RuleNotApplicable("the lengths of its parts depend on a free length")
+        raise RuleNotApplicable("the lengths of the parts depend on a free axis")
     lengths = shape_of(d, d.input(0))
     n = d.emit("Gather", lengths, d.integers([axis], "axis"), kind=Kind(INT64, (1,)))
     size = d.emit("Div", d.emit("Add", n, d.integers([count - 1], "more")), d.integers([count], "parts"))
@@ -191,7 +191,7 @@ def slice_positive(d: NodeRewriter) -> None:
     """Make negative axes positive, because axes may not be negative before version 11."""
     axes = d.array(3)
     if axes is None and d.input(3):
-        raise RuleNotApplicable("its axes are computed, and may be negative")
+        raise RuleNotApplicable("its axes are computed at run time and may be negative")
     if axes is not None and (axes < 0).any():
         rank = d.rank(d.input(0))
         d.values.absorbed.add(d.input(3))
@@ -201,7 +201,7 @@ def slice_positive(d: NodeRewriter) -> None:
 @converts("Slice", 10, 1)
 def slice_1(d: NodeRewriter) -> None:
     if d.input(4) and set(numbers(d.absorb(4, "steps"))) - {1}:
-        raise RuleNotApplicable("before opset 10 a step is 1")
+        raise RuleNotApplicable("before opset 10 a slice has only steps of 1")
     for place, name in ((3, "axes"), (2, "ends"), (1, "starts")):
         to_attribute(d, place, name)
 
@@ -220,7 +220,7 @@ def constant_11(d: NodeRewriter) -> None:
     elif given not in ("value", "sparse_value"):
         tensor = constant_of(d.node)
         if tensor is None:
-            raise RuleNotApplicable(f"its attribute {given} belongs to the function around it")
+            raise RuleNotApplicable(f"its attribute {given} comes from an attribute of the function around it")
         d.drop(given)
         d.set("value", tensor)
 

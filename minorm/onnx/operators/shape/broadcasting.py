@@ -89,7 +89,9 @@ def _bound(d: NodeRewriter) -> None:
     fixed = [name for name in d.node.input if d.values.array(name) is not None and d.values.array(name).size == 1]
     free = [name for name in d.node.input if name not in fixed]
     if len(free) != 1 or d.elem(free[0]) not in FLOATS:
-        raise RuleNotApplicable("before opset 8 operands must have one shape, known here")
+        raise RuleNotApplicable(
+            "before opset 8 all operands must have one shape, and here the shapes differ or are not known"
+        )
     operator, y = d.node.op_type, free[0]
     for name in fixed:
         number = d.scalar(one_number(d.values.array(name), "the bound"), y)

@@ -27,7 +27,7 @@ def read_col2im(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         if not rank or {len(block), len(strides), len(dilations), len(pads) // 2} != {rank} or len(pads) % 2:
             raise ValueError(
                 f"image_shape is {image}, block_shape {block}, strides {strides}, dilations {dilations}, pads {pads}; "
-                "expected one number for each axis, but two for each axis in pads"
+                "expected one number per axis, and in pads two numbers per axis"
             )
         if min(*image, *block) < 1:
             raise ValueError(f"image_shape is {image}, block_shape {block}; expected lengths of at least 1")

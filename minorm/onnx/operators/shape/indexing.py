@@ -75,7 +75,7 @@ def write_getitem(g: Graph, x: Value, index: Any) -> Value:
 def write_unbind(g: Graph, x: Value, axis: int) -> tuple[Value, ...]:
     n = x.known_shape[axis]
     if isinstance(n, Size):
-        raise RuleNotApplicable("the number of slices follows a free axis")
+        raise RuleNotApplicable("the number of slices depends on a free axis")
     return tuple(write_getitem(g, x, (*(slice(None),) * axis, i)) for i in range(n))
 
 
@@ -130,7 +130,7 @@ def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
     """Flatten the matrices and gather the elements of the diagonal."""
     *stack, rows, columns = x.known_shape
     if isinstance(rows, Size) or isinstance(columns, Size):
-        raise RuleNotApplicable("the length of the diagonal follows a free axis")
+        raise RuleNotApplicable("the length of the diagonal depends on a free axis")
     places = np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset)
     flat = reshape(g, x, (*stack, rows * columns))
     return g.add("Gather", flat, g.constant(places, np.int64, "indices"), shape=g.result.shape, axis=len(stack))
@@ -163,7 +163,7 @@ def write_rolled(g: Graph, x: Value, step: int, axis: int) -> Value:
     """Roll x along a free axis of length n: element i of the result is element (i - step) mod n of x."""
     n = x.known_shape[axis]
     if not isinstance(n, Size):
-        raise RuleNotApplicable("along an axis of fixed length it picks known places")
+        raise RuleNotApplicable("along an axis of fixed length a Gather with constant indices is used")
     if not g.has("Mod"):
         raise RuleNotApplicable("there is no Mod before opset 10")
     moved = g.add("Sub", count(g, n, np.dtype(np.int64)), g.constant(step, np.int64, "step"))
@@ -232,7 +232,8 @@ def read_gather_elements(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         axis = axis_of("gather", node["axis"], x)
         if any(m > n for i, (n, m) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis):
             raise ValueError(
-                f"indices have shape {indices.shape}, x {x.shape}; expected lengths of at most x's except along {axis}"
+                f"indices have shape {indices.shape}, x {x.shape}; expected indices that are not longer than x along "
+                f"any axis except axis {axis}"
             )
         n = x.shape[axis]
         outside = (indices.array < -n) | (indices.array >= n)

@@ -52,13 +52,13 @@ def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value
     if mode not in COPIES:
         raise RuleNotApplicable(f"mode {mode} pads with a value")
     if any(isinstance(n, Size) for n in pad):
-        raise RuleNotApplicable("the amount of padding follows a free axis")
+        raise RuleNotApplicable("the amount of padding depends on a free axis")
     if not dtypes.is_float(input.dtype):
         raise RuleNotApplicable("runtimes pad only floats with copies")
     pairs = [(int(low), int(high)) for low, high in zip(pad[::2], pad[1::2], strict=True)]
     widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
     if not any(isinstance(n, Size) and any(pair) for n, pair in zip(input.known_shape, widths, strict=True)):
-        raise RuleNotApplicable("around axes of fixed length it picks known places")
+        raise RuleNotApplicable("if all padded axes have fixed lengths, a Gather with constant indices is used")
     more = [(max(low, 0), max(high, 0)) for low, high in widths]
     x = g.cast(input, dtypes.float32) if input.dtype in dtypes.HALVES else input
     if mode == "circular":
@@ -159,13 +159,15 @@ def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], m
     elements off.
     """
     if len(amounts) != 2 * len(axes):
-        raise ValueError(f"pads is {list(amounts)}; expected a number before and one after each of {len(axes)} axes")
+        raise ValueError(
+            f"pads is {list(amounts)}; expected two numbers, before and after, for each of {len(axes)} axes"
+        )
     widths = [(0, 0)] * x.ndim
     for i, axis in enumerate(axes):
         widths[axis] = amounts[i], amounts[i + len(axes)]
     for n, (low, high) in zip(x.shape, widths, strict=True):
         if n + min(low, 0) + min(high, 0) < 0:
-            raise ValueError(f"pads is {list(amounts)}: it cuts more than x has, which has shape {x.shape}")
+            raise ValueError(f"pads is {list(amounts)}, which cuts off more elements than x of shape {x.shape} has")
     node.fits([n + max(low, 0) + max(high, 0) for n, (low, high) in zip(x.shape, widths, strict=True)], x.dtype)
     if mode == "constant":
         return ops.Pad.apply(x, widths=tuple(widths), value=value)

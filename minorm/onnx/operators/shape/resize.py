@@ -101,7 +101,9 @@ class Sampling:
         shape = list(x.shape)
         for axis, m in zip(axes, sizes, strict=True):
             if min(m, x.shape[axis]) < 1 and m != x.shape[axis]:
-                raise ValueError(f"the result would have {m} elements of {x.shape[axis]}; expected at least 1 of 1")
+                raise ValueError(
+                    f"axis {axis} of length {x.shape[axis]} would get length {m}; expected at least 1 for both lengths"
+                )
             shape[axis] = m
             self.node.fits((m, 4), dtypes.float64)  # the coordinates, and arrays computed from them
         self.node.fits(shape, x.dtype)
@@ -177,7 +179,7 @@ def read_resize_11(node: Node) -> Callable[..., Tensor]:
         by_scale = scales is not None and scales.numel() > 0
         by_size = sizes is not None and sizes.numel() > 0
         if by_scale == by_size:
-            raise ValueError("expected either scales or sizes")
+            raise ValueError("expected scales or sizes, and not both")
         lengths = None if sizes is None or not by_size else integers(sizes, "sizes")
         factors = [] if scales is None or not by_scale else _numbers(scales, "scales")
         return sampling.resize(x, factors, lengths, [] if roi is None else _numbers(roi, "roi"))
@@ -230,7 +232,7 @@ def write_interpolate(
     antialias: bool,
 ) -> Value:
     if mode == "area":
-        raise RuleNotApplicable("mode area is a pooling")
+        raise RuleNotApplicable("mode area is written as a pooling")
     if input.dtype != dtypes.float32:
         raise RuleNotApplicable("runtimes resize float32")
     if antialias and not g.has("Resize", 18):

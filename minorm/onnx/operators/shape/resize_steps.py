@@ -42,7 +42,7 @@ def resize_10(d: NodeRewriter) -> None:
 def upsample(d: NodeRewriter) -> None:
     scales = d.array(1)
     if scales is None or (scales < 1).any():
-        raise RuleNotApplicable("it exists from opset 10 on; Upsample, before, takes fixed scales of at least 1")
+        raise RuleNotApplicable("it exists from opset 10 on; the older Upsample takes only fixed scales of at least 1")
     d.node.op_type, d.since = "Upsample", 9
 
 
@@ -89,7 +89,7 @@ def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
     before, after = d.shape(x), d.kind(d.output(0)).shape
     scales = d.array(2)
     if scales is None and d.input(2):
-        raise RuleNotApplicable("before opset 11 it takes scales that are fixed")
+        raise RuleNotApplicable("before opset 11 Resize takes only fixed scales")
     if elem not in FLOATS or kind == "tf_crop_and_resize" or after is None or len(after) != len(before):
         raise RuleNotApplicable(
             "before opset 11, Resize computes coordinates only as i / scale with fixed scales; "
@@ -101,7 +101,9 @@ def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
         if given == 1 or (given is None and n == m and n is not None):
             continue
         if not isinstance(n, int) or not isinstance(m, int) or not n or not m or n * m > LARGEST:
-            raise RuleNotApplicable(f"before opset 11 it has no {kind} ({mode}), and the length of axis {axis} is free")
+            raise RuleNotApplicable(
+                f"before opset 11 Resize has no {kind} ({mode}), and the length of axis {axis} is free"
+            )
         scale = m / n if given is None else given
         places = coordinates(kind, n, m, scale, 0.0, 1.0, np.float32 if mode == "nearest" else np.float64)
         if mode == "nearest":

@@ -105,7 +105,8 @@ def read_gather_nd(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         depth = indices.shape[-1] if indices.ndim else 0
         if not 0 <= batch <= min(indices.ndim - 1, x.ndim - depth) or x.shape[:batch] != indices.shape[:batch]:
             raise ValueError(
-                f"batch_dims is {batch}, indices have shape {indices.shape}, data {x.shape}; they disagree"
+                f"batch_dims is {batch}, indices have shape {indices.shape}, data has shape {x.shape}; expected equal "
+                "first batch_dims axes, and coordinates for at most the other axes of data"
             )
         node.fits((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)
         places = [indices.array[..., i] for i in range(depth)]
@@ -146,9 +147,7 @@ def lower_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) 
     """Multiply by a triangular matrix of ones along the axis; integers are computed in float64."""
     n = x.known_shape[axis]
     if isinstance(n, Size) or n > 4096:
-        raise RuleNotApplicable(
-            "a sum up to each element along a free or long axis has no form before CumSum (opset 11)"
-        )
+        raise RuleNotApplicable("a cumulative sum along a free or long axis needs CumSum (opset 11)")
     order = [i for i in range(x.ndim) if i != axis] + [axis]
     wide = g.cast(x, dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)
     ones = np.triu(np.ones((n, n)), 1 if exclusive else 0)

@@ -18,7 +18,7 @@ def read_reverse(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     """Reverse the first lengths[b] elements of sample b; all later elements stay unchanged."""
     batch, time = node["batch_axis"], node["time_axis"]
     if {batch, time} != {0, 1}:
-        raise ValueError(f"batch_axis is {batch}, time_axis {time}; expected 0 and 1, in one order or the other")
+        raise ValueError(f"batch_axis is {batch}, time_axis {time}; expected 0 and 1, or 1 and 0")
 
     def reverse(x: Tensor, lengths: Tensor) -> Tensor:
         if x.ndim < 2 or lengths.shape != (x.shape[batch],):
@@ -53,8 +53,8 @@ def read_tensor_scatter(node: Node) -> Callable[..., Tensor]:
         wanted = (*cache.shape[:place], *update.shape[place : place + 1], *cache.shape[place + 1 :])
         if place == 0 or update.shape != wanted or update.shape[place] > room:
             raise ValueError(
-                f"past_cache has shape {cache.shape}, update {update.shape}, axis is {axis}; expected the same shapes "
-                "but for axis, not 0, which is at most as long in update"
+                f"past_cache has shape {cache.shape}, update {update.shape}, axis is {axis}; expected an axis other "
+                "than 0, and shapes that are equal except along this axis, where update must not be longer"
             )
         first = np.zeros(batch, np.int64) if begins is None else begins.array
         if first.shape != (batch,):

@@ -69,11 +69,13 @@ def reshaped(x: Tensor, shape: Sequence[int], allowzero: bool = False) -> Tensor
     """
     if allowzero:
         if 0 in shape and -1 in shape:
-            raise ValueError(f"shape is {list(shape)} and allowzero=1; expected 0 or -1, and not both")
+            raise ValueError(f"shape is {list(shape)} and allowzero=1; expected only one of 0 and -1")
         return x.reshape(tuple(shape))
     if 0 in shape[x.ndim :]:
-        raise ValueError(f"shape is {list(shape)}, and x has the shape {x.shape}; expected 0 only at the place of an "
-                         f"axis of x, or allowzero=1")  # fmt: skip
+        raise ValueError(
+            f"shape is {list(shape)}, and x has the shape {x.shape}; expected 0 only at indices for which x has an "
+            "axis, or allowzero=1"
+        )
     return x.reshape(tuple(x.shape[i] if n == 0 else n for i, n in enumerate(shape)))
 
 
@@ -181,7 +183,7 @@ def read_split(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     axis = node["axis"] or 0
     count = len(node.outputs)
     if node.get("num_outputs") not in (None, count):
-        raise ValueError(f"num_outputs is {node['num_outputs']}, but there are {count} outputs; expected the same")
+        raise ValueError(f"num_outputs is {node['num_outputs']}, but there are {count} outputs; expected equal numbers")
 
     def split(x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, ...]:
         sizes = node["split"] if node.since < 13 else None
@@ -259,7 +261,7 @@ def _every(g: Graph, x: Value, axis: int, part: slice) -> Value:
     length = x.known_shape[axis]
     if isinstance(length, Size):
         raise RuleNotApplicable(
-            "Slice has steps from opset 10 on; before, only an axis of fixed length can be stepped through"
+            "before opset 10 Slice has no steps, and only an axis of fixed length can be stepped through"
         )
     indices = np.arange(length)[part]
     shape = (*x.known_shape[:axis], len(indices), *x.known_shape[axis + 1 :])
@@ -319,7 +321,7 @@ def read_unsqueeze(node: Node) -> Callable[..., Tensor]:
         rank = x.ndim + len(wanted)
         new = {axis + rank if axis < 0 else axis for axis in wanted}
         if len(new) != len(wanted) or not new <= set(range(rank)):
-            raise ValueError(f"axes is {wanted}; expected different ones from {-rank} to {rank - 1}")
+            raise ValueError(f"axes is {wanted}; expected different axes from {-rank} to {rank - 1}")
         rest = iter(x.shape)
         return x.reshape(tuple(1 if i in new else next(rest) for i in range(rank)))
 

@@ -67,7 +67,7 @@ def test_it_is_the_dense_tensor_and_trains(places: Any, constant: bool) -> None:
         (sparse([1, 6]), r"sparse initializer 'f.weight' has shape \(2, 3\), but places from 1 to 6"),
         (sparse([[0, 1], [1, 3]]), "places from 0 to 3"),
         (sparse([1, -2]), "places from -2 to 1"),
-        (sparse([1]), "expected int64 places, one for each of 2 values"),
+        (sparse([1]), "expected int64 places: for each of 2 values"),
         (sparse([1, 5], elem=TensorProto.INT32), "int32 places"),
         (sparse([1, 5], shape=(2**40, 2**40)), "more than max_bytes"),
         (sparse([1, 5], shape=(2**40, 2**40, 0)), "whose lengths are too large"),

@@ -169,8 +169,8 @@ def test_another_size_where_the_graph_allows_it() -> None:
 
 
 REFUSED = {
-    "grey": (pooled(), {}, 1, "net: it takes images of 3 channels, and these have 1"),
-    "no head": (layers(torch.nn.Flatten()), {}, 3, r"no head was found: .* '0', is a Conv of \(3, 3\)"),
+    "grey": (pooled(), {}, 1, "net: it takes images with 3 channels, but these images have 1"),
+    "no head": (layers(torch.nn.Flatten()), {}, 3, r"no head was found; .* '0', is a Conv of \(3, 3\)"),
     "two inputs": (None, {}, 3, r"the graph takes 2 inputs \(a, b\); expected one, of images"),
     "batch": (layers(Stretched(), torch.nn.Flatten(), torch.nn.Linear(7 * SIZE**2, 5)), {}, 3,
               "it does not run on two images of 8 x 8; the file was written for batch 1"),

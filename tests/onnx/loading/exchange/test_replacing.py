@@ -184,12 +184,12 @@ def test_plans_are_made_anew(graph_of: Any) -> None:
     with mn.no_grad():
         for _ in range(3):
             model(X)
-        assert "in inference of" in repr(model)
+        assert "in inference with input" in repr(model)
         model.replace("fc", head := nn.Linear(4, 2))
-        assert "in inference of" not in repr(model)
+        assert "in inference with input" not in repr(model)
         for _ in range(3):
             planned = model(X)
-        assert "in inference of" in repr(model)
+        assert "in inference with input" in repr(model)
         head.weight.fill_(0)
         assert model(X).allclose(head.bias.expand(6, 2))  # the plan reads the parameters as they are
         head.weight = nn.Parameter(mn.ones(2, 4))
@@ -241,8 +241,11 @@ WRONG: dict[str, tuple[Callable[[Any], None], str]] = {
         lambda model: model.replace("fc", abs),
         r"layer is a builtin_function_or_method; expected an nn.Mod",
     ),
-    "a part of it": (lambda model: model.replace("fc", model.get_submodule("bn")), r"layer is a part of this model"),
-    "itself": (lambda model: model.replace("fc", nn.Sequential(model)), r"layer is a part of this model"),
+    "a part of it": (
+        lambda model: model.replace("fc", model.get_submodule("bn")),
+        r"layer is already a part of the model",
+    ),
+    "itself": (lambda model: model.replace("fc", nn.Sequential(model)), r"layer is already a part of the model"),
     "no such name": (lambda model: model.replace("fd", nn.Linear(4, 2)), r"model.replace\('fc', layer\)"),
     "assignment": (lambda model: setattr(model, "fc", nn.Linear(4, 2)), r"write model.replace\('fc', layer\)"),
 }
@@ -274,7 +277,7 @@ def test_a_branch_is_no_place(graph_of: Any) -> None:
     held = {"fc.weight": drawn(3, 2)}
     model = mo.load(graph_of(nodes, {"x": (FLOAT, ["n", 3]), "c": (bool, [])}, ["y"], held))
     inside = next(spot for step in model._steps if (spot := step.node).endswith("Sigmoid"))
-    with pytest.raises(ValueError, match=r"stands in a branch of an If"):
+    with pytest.raises(ValueError, match=r"is in a branch of an If"):
         model.replace(inside, nn.ReLU())
     model.replace("fc", nn.Linear(3, 5))
     for condition in (True, False):

@@ -151,5 +151,5 @@ def test_a_cut_that_cannot_be(graph_of: Any) -> None:
         mo.load(proto, before="conv")
     with pytest.raises(LoadError, match=r"load: no node.*did you mean 'fc'\? load\(path, before='fc'\)"):
         mo.load(proto, before="fcc")
-    with pytest.raises(ValueError, match=r"load: before='fc' and outputs=\['y'\]; expected one of them"):
+    with pytest.raises(ValueError, match=r"load: before='fc' and outputs=\['y'\]; expected only one"):
         mo.load(proto, outputs=["y"], before="fc")

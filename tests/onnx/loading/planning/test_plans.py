@@ -93,7 +93,7 @@ def test_the_third_run_goes_by_a_plan_to_the_same_bits(opset: int, planned: Any)
     text = " ".join(map(repr, plan.applications))
     assert "Convolution + NormalizeWith + Relu6" in text
     assert "Add + Relu" in text
-    assert f"nodes; in inference of (2, 3, 8, 8): {len(plan.applications)} passes" in repr(model)
+    assert f"nodes; in inference with input (2, 3, 8, 8): {len(plan.applications)} passes" in repr(model)
 
 
 def test_every_shape_has_its_own(planned: Any) -> None:

@@ -115,7 +115,7 @@ def test_places_and_types_that_are_none(graph_of: Any) -> None:
         ([h.make_node("SequenceErase", ["s"], ["t"])], {}, "position is -1; expected 0 to -1"),
         ([h.make_node("SequenceInsert", ["s", "x", "p"], ["t"])], {"p": np.array(1)}, "position is 1; expected 0 to 0"),
         ([h.make_node("SequenceInsert", ["s", "x"], ["u"]), h.make_node("SequenceInsert", ["u", "p"], ["t"])],
-         {"p": np.array(1)}, "the tensor is int64; expected float32, as in the sequence"),
+         {"p": np.array(1)}, "the tensor is int64; expected float32, the type of the sequence"),
     ):  # fmt: skip
         proto = graph_of(
             [empty, *nodes, h.make_node("SequenceAt", ["t", "zero"], ["y"])], X, ["y"], {**held, "zero": np.array(0)}

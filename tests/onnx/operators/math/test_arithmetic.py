@@ -61,12 +61,22 @@ def test_a_scalar_that_is_the_batch_size_follows_the_batch(proved: Any, operator
 @pytest.mark.parametrize(
     ("dtype", "bounds", "opset", "message"),
     [
-        (np.int8, {"min": np.int64(0), "max": np.int64(1000)}, 13, "max is 1000; x is int8, which holds -128 to 127"),
-        (np.uint8, {"min": np.int8(-1)}, 13, "min is -1; x is uint8, which holds 0 to 255"),
-        (np.int8, {"min": np.int8(0), "max": np.float32(np.inf)}, 12, "max is inf; x is int8"),
-        (np.int8, {"min": np.float32(np.nan)}, 12, "min is nan; x is int8"),
-        (np.int32, {"max": 1e12}, 6, "max is 1000000000000.0; x is int32, which holds -2147483648 to 2147483647"),
-        (np.int32, {"min": -3e9}, 6, "min is -3000000000.0; x is int32"),
+        (
+            np.int8,
+            {"min": np.int64(0), "max": np.int64(1000)},
+            13,
+            "max is 1000; expected -128 to 127, because x is int8",
+        ),
+        (np.uint8, {"min": np.int8(-1)}, 13, "min is -1; expected 0 to 255, because x is uint8"),
+        (
+            np.int8,
+            {"min": np.int8(0), "max": np.float32(np.inf)},
+            12,
+            "max is inf; expected -128 to 127, because x is int8",
+        ),
+        (np.int8, {"min": np.float32(np.nan)}, 12, "min is nan; expected -128 to 127, because x is int8"),
+        (np.int32, {"max": 1e12}, 6, "max is 1000000000000.0; expected -2147483648 to 2147483647, because x is int32"),
+        (np.int32, {"min": -3e9}, 6, "min is -3000000000.0; expected -2147483648 to 2147483647, because x is int32"),
     ],
 )
 @pytest.mark.parametrize("first", ["", "Identity", "Cast"])
@@ -92,7 +102,7 @@ def test_a_bound_of_clip_outside_integers_that_are_known_only_in_the_run(graph_o
     inputs = {"c": (np.bool_, [3]), "x": (np.int8, [3])}
     graph = graph_of(nodes, inputs, ["y"], {"high": np.int64(200)}, opset=13)
     x = np.array([1, 2, 3], np.int8)
-    with pytest.raises(ValueError, match="node 'clip': max is 200; x is int8, which holds -128 to 127"):
+    with pytest.raises(ValueError, match="node 'clip': max is 200; expected -128 to 127, because x is int8"):
         mo.load(graph)(mn.Tensor(x > 0), mn.Tensor(x))
 
 

@@ -40,12 +40,12 @@ def test_by_hand(one_node: Any) -> None:
     ("changed", "message"),
     [
         ({"mode": "Other"}, "mode is 'Other'"),
-        ({"ngram_counts": (0, 3)}, "expected, for each length, where its n-grams begin"),
-        ({"ngram_counts": (0, 40)}, "expected, for each length, where its n-grams begin"),
-        ({"ngram_indexes": (0, 1)}, "ngram_indexes has 2 numbers; expected one for each of 7"),
+        ({"ngram_counts": (0, 3)}, "expected, for each length, the position"),
+        ({"ngram_counts": (0, 40)}, "expected, for each length, the position"),
+        ({"ngram_indexes": (0, 1)}, "ngram_indexes has 2 numbers; expected 7, one for each n-gram"),
         ({"weights": (1.0,)}, "weights has 1 numbers; expected one for each of 7"),
         ({"min_gram_length": 0}, "lengths 0 to 2"),
-        ({"pool_int64s": None, "pool_strings": ("a",)}, "it counts texts"),
+        ({"pool_int64s": None, "pool_strings": ("a",)}, "the node counts texts"),
     ],
 )
 def test_damaged_pools_are_errors(one_node: Any, changed: dict[str, Any], message: str) -> None:

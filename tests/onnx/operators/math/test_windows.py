@@ -35,7 +35,7 @@ def test_bands_are_triangles_as_in_onnxruntime(
         (
             "MelWeightMatrix",
             [np.array(n) for n in (3, 8, 9)] + [np.float32(0), np.float32(np.inf)],
-            "expected at least 1",
+            "expected sample_rate >= 1",
         ),
     ],
 )

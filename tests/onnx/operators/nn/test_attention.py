@@ -112,9 +112,9 @@ def test_against_pytorch_in_16_bits(one_node: Any) -> None:
 @pytest.mark.parametrize(
     ("arrays", "attributes", "message"),
     [
-        ([Q, K[:, :1], V], {}, "expected one batch, equal sizes of Q and K"),
+        ([Q, K[:, :1], V], {}, "expected one batch size, equal sizes of Q and K"),
         ([Q[0], K[0], V[0]], {}, "q_num_heads is None"),
-        ([Q, K, V, None, PAST_K], {}, "expected past_key and past_value together"),
+        ([Q, K, V, None, PAST_K], {}, "expected either past_key with past_value"),
         ([Q, K, V, np.ones((3, 6), bool)], {}, r"attn_mask has shape \(3, 6\)"),
         ([Q, K, V, None, None, None, np.array([1])], {}, "nonpad_kv_seqlen has shape"),
     ],
@@ -153,5 +153,8 @@ def test_pairs_are_turned_by_their_angles(one_node: Any, interleaved: int, packe
 
 def test_a_cache_that_does_not_fit_is_an_error(one_node: Any) -> None:
     arrays = [X, np.cos(ANGLES), np.sin(ANGLES), POSITIONS]
-    with pytest.raises(ValueError, match=r"a cache gives \(2, 5, 3\) for the tokens; expected \(2, 5, 4\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"cos_cache or sin_cache gives numbers of shape \(2, 5, 3\) for the tokens; expected \(2, 5, 4\)",
+    ):
         mo.load(one_node("RotaryEmbedding", arrays, 23))(*map(mn.Tensor, arrays))

@@ -62,7 +62,7 @@ def test_a_state_carries_on(one_node: Any) -> None:
 def test_what_does_not_fit_is_an_error(one_node: Any) -> None:
     options = {"q_num_heads": QUERIES, "kv_num_heads": HEADS}
     for arrays, more, message in (
-        ([Q, K, V], {}, "update_rule gated_delta needs decay if it is gated"),
+        ([Q, K, V], {}, "update_rule is gated_delta; expected decay exactly for the gated rules"),
         ([Q, K, V, STATE[:1]], {"update_rule": "linear"}, "past_state has shape"),
         ([Q, K, V, STATE, RATE[:, :2]], {"update_rule": "gated"}, "decay has shape"),
         ([Q, K, V[:, :, 1:]], {"update_rule": "linear"}, r"expected \(batch, length, 2 \* size\)"),
