@@ -29,6 +29,7 @@ ARGUMENTS = {
         "False leaves a batch out of all running values if its mean or variance is NaN or infinite for any channel, or "
         "if a running value would no longer fit its type; True includes the batch, as in PyTorch"
     ),
+    "skipped_batches": "an integer Tensor of one element that counts the batches left out; None counts nothing",
     "compute_dtype": (
         "float32 or float64, the type to compute in, forward and backward (ONNX's stash_type); None is float32 for the "
         "16-bit types and x's type otherwise. y is rounded once, to x's type"
