@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "nowhere.onnx" in capsys.readouterr().err
     for option, value in (("--shape", "x=1,2"), ("--input", "x=1"), ("--max-bytes", "9"), ("--external-root", ".")):
         assert cli.main(["conform", option, value]) == 1
-        assert f"{option} needs MODEL.onnx, and no model is given" in capsys.readouterr().err
+        assert f"{option} needs MODEL.onnx, but no model is given" in capsys.readouterr().err
     assert cli.main(["conform", str(PAGES / "sums-x.onnx"), "--runtime", "minorm", "--input", "z=1"]) == 1
     assert "there is no input 'z'" in capsys.readouterr().err
     assert cli.main(["conform", str(PAGES / "sums-x.onnx"), "--runtime", "minorm"]) == 0

@@ -80,7 +80,7 @@ def test_a_corrected_model(
     before = Path(model).read_bytes()
     code, said, _ = doctor(capsys, model, "--data", "digits", "--fix", "precise_bn", "--out", out)
     assert code == 1, "of the model that was given"
-    assert f"{out}: running statistics measured anew, on 1,408 images" in said
+    assert f"{out}: the running statistics were measured anew on 1,408 images" in said
     assert Path(model).read_bytes() == before
     code, said, _ = doctor(capsys, out, "--data", "digits")
     assert code == 0
@@ -95,7 +95,7 @@ def test_a_frozen_model(
 
     model, out = {"safetensors": sick, "onnx": sick_file}[kind], str(tmp_path / f"frozen.{kind}")
     _, said, _ = doctor(capsys, model, "--data", "digits", "--fix", "freeze", "-o", out)
-    assert f"{out}: every layer with running statistics is frozen" in said
+    assert f"{out}: all layers with running statistics are frozen" in said
     frozen = sources.open_model(out).model
     assert [frozen.get_submodule(name).frozen for name in ("1", "4", "8")] == [True] * 3
     assert doctor(capsys, out, "--data", "digits", "--json")[0] == 1, "the gap is there as before"
@@ -123,7 +123,7 @@ def test_wrong_usage(run: Path, sick_file: str, tmp_path: Path, capsys: pytest.C
         ((str(run), "--out", str(tmp_path / "x")), "--fix and --out FILE need each other"),
         (
             (sick_file, "--fix", "precise_bn", "--out", str(tmp_path / "x")),
-            "precise_bn measures images; expected --data",
+            "precise_bn needs images, and the file does not say what it was trained on; expected --data",
         ),
         ((sick_file, "--data", str(tmp_path), "--path", str(tmp_path)), "name two places; expected one"),
         ((sick_file, "--weights", "w.pt"), "--weights needs FILE.py:FUNCTION"),

@@ -43,9 +43,9 @@ def test_a_path_alone_is_a_folder_or_arrays(tmp_path: Path, capsys: pytest.Captu
 
 def test_what_has_no_path_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = failed(capsys, 2, "--data", "digits", "--path", str(tmp_path))
-    assert "is for your own images, and the digits come with scikit-learn" in told
+    assert "is given, but the digits are read from scikit-learn" in told
     (tmp_path / "run.toml").write_text(f'data = "digits"\npath = "{tmp_path}"\n')
-    assert "the digits come with scikit-learn" in failed(capsys, 2, "--config", str(tmp_path / "run.toml"))
+    assert "the digits are read from scikit-learn" in failed(capsys, 2, "--config", str(tmp_path / "run.toml"))
     assert "say where it is: --path DIR" in failed(capsys, 1, "--data", "folder")
 
 
@@ -60,9 +60,9 @@ def test_a_run_goes_on_where_it_found_its_pictures(
     monkeypatch.chdir("/")
     capsys.readouterr()
     assert cli.main(["train", "--resume", "-o", run]) == 0
-    assert f"minorm: reads the images in {tmp_path / 'images'}, where the run" in capsys.readouterr().err
+    assert f"minorm: reading the images in {tmp_path / 'images'}, the path" in capsys.readouterr().err
     assert cli.main(["doctor", run]) in (0, 1)
-    assert f"minorm: reads the images in {tmp_path / 'images'}, where the run" in capsys.readouterr().err
+    assert f"minorm: reading the images in {tmp_path / 'images'}, the path" in capsys.readouterr().err
     (tmp_path / "images").rename(tmp_path / "moved")
     told = failed(capsys, 1, "--resume", "-o", run)
     assert f"the images in '{tmp_path / 'images'}', and this folder is gone" in told

@@ -187,7 +187,7 @@ def test_a_changed_file_asks_for_one(there: Path, tmp_path: Path, capsys: pytest
         told = said(capsys, 2, *command)
         assert told.count("\n") == 1
         assert f"'build' in '{out}/own.py', SHA-256 " in told
-        assert f"to run it write: minorm {command[0]} --trust {shlex.join(command[1:])}\n" in told
+        assert f"to run it, use: minorm {command[0]} --trust {shlex.join(command[1:])}\n" in told
         assert not (tmp_path / "ran").exists()
     assert cli.main(["predict", str(out), picture, "--model", f"{there}/mine.py:build"]) == 0
 
@@ -209,7 +209,7 @@ def test_without_rich_and_matplotlib_there_are_plain_lines(
     hide(monkeypatch, "rich", "matplotlib")
     assert cli.main([*train(there, "x"), "--epochs", "2", "-o", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("chosen by the images: --")
+    assert lines[1].startswith("chosen to suit the images: --")
     assert lines[2].startswith("epoch 1/2  train loss")
     assert set(os.listdir(tmp_path)) == {CHECKPOINT, BEST, LOG, "report.html", "outcome.json", "mine.py"}
 
@@ -325,7 +325,7 @@ def test_what_was_chosen_is_said_and_stands_in_the_settings(
     assert cli.main([*words, "-o", str(tmp_path / "a")]) == 0
     line = capsys.readouterr().out.splitlines()[1]
     assert line == (
-        "chosen by the images: --image-size 48 (half of the pictures are at least 60 pixels high and wide), "
+        "chosen to suit the images: --image-size 48 (half of the pictures are at least 60 pixels high and wide), "
         "--crop-scale 0.5 (a part of such an image shows enough), --hflip 0.0 (the pictures are grey), "
         "--batch-size 4 (four batches per epoch), --epochs 100 (600 steps)"
     )
@@ -343,10 +343,10 @@ def test_a_finished_run_goes_on(there: Path, tmp_path: Path, capsys: pytest.Capt
     assert f"epochs is 2; expected more than the 2 that the run of {run}/{CHECKPOINT} has done, to go on" in text
     assert cli.main([*resume, "4"]) == 0
     told = capsys.readouterr().out
-    assert "goes on from epoch 2 to 4; the learning rate is" in told
-    assert "as after 2 epochs of a run of 4 (schedule onecycle)" in told
+    assert "continuing after epoch 2, up to epoch 4; the learning rate is now" in told
+    assert "the value after 2 epochs of the onecycle schedule for 4 epochs" in told
     assert [line.split("  ")[0] for line in told.splitlines() if line.startswith("epoch")] == ["epoch 3/4", "epoch 4/4"]
-    assert "chosen by" not in told
+    assert "chosen to suit" not in told
     settings = Run.settings_of(run)
     assert (settings.epochs, settings.batch_size, settings.crop_padding) == (4, 8, 2)
     assert len((tmp_path / "run" / LOG).read_text().splitlines()) == 5
@@ -426,7 +426,7 @@ def test_ctrl_c_ends_a_run_with_threads_at_once(there: Path, tmp_path: Path) -> 
     _, errors = process.communicate(timeout=30)
     assert time.monotonic() - start < 2  # half a second, on a machine that does nothing else
     assert process.returncode == 130
-    assert "go on with: minorm train --resume" in errors
+    assert "continue with: minorm train --resume" in errors
     assert "--num-workers 2" in errors
 
 
