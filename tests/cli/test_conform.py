@@ -120,10 +120,10 @@ def test_refusals_and_nodes_that_are_not_judged_are_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cell = Cell("LRN", 13, "deep/norm", "torch", "unsupported", said="has no LRN")
-    report = Report({}, [cell], left_out={"in/branch": "it stands in a branch or a loop"})
+    report = Report({}, [cell], left_out={"in/branch": "the node is inside a branch or a loop"})
     monkeypatch.setattr(reporting, "conform_file", lambda found, names: report)
     assert cli.main(["conform", str(PAGES / "sums-x.onnx")]) == 0
     shown = capsys.readouterr().out
     assert "deep/norm: LRN 13\n  unsupported: torch" in shown
     assert "torch does not run: has no LRN\n  deep/norm" in shown
-    assert "not judged: in/branch: it stands in a branch or a loop" in shown
+    assert "not judged: in/branch: the node is inside a branch or a loop" in shown

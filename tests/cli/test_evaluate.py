@@ -170,7 +170,7 @@ def test_a_class_that_the_model_does_not_know_is_named(
 ) -> None:
     pictures(tmp_path, 0, 2, ("green", "blue"))
     told = refused(capsys, 1, str(there / "run"), "--path", str(tmp_path))
-    assert f"'{tmp_path}/blue' is a class that the training images lack; expected green, red" in told
+    assert f"'{tmp_path}/blue' is a class that the training images do not have; expected green, red" in told
 
 
 def test_what_is_left_out_is_said(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

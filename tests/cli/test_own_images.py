@@ -163,7 +163,7 @@ def test_another_folder_is_labelled_by_the_names_of_the_model_s_classes(
     assert alone["accuracy"] > 0.5
     (tmp_path / "images" / "checks").rename(tmp_path / "images" / "boxes")
     text = said(capsys, 1, "evaluate", "--trust", run, "--path", str(tmp_path / "images"))
-    assert "boxes' is a class that the training images lack; expected bars, checks" in text
+    assert "boxes' is a class that the training images do not have; expected bars, checks" in text
 
 
 def test_a_grey_model_is_given_grey_images(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

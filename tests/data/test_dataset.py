@@ -95,7 +95,9 @@ def test_a_subset_reads_like_its_dataset() -> None:
 
 @pytest.mark.parametrize("indices", [[7], [-1], [0, 99]])
 def test_a_subset_of_samples_that_are_not_there(indices: list[int]) -> None:
-    with pytest.raises(IndexError, match=r"Subset: indices lie between .* expected 0 to 6, the dataset has 7 samples"):
+    with pytest.raises(
+        IndexError, match=r"Subset: indices lie between .* expected 0 to 6, because the dataset has 7 samples"
+    ):
         Subset(ArrayDataset(LABELS), indices)
 
 

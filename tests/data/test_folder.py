@@ -223,7 +223,9 @@ def test_torchvisions_attributes(tmp_path: Path) -> None:
     assert folder.targets == [0, 1]
     part = Subset(Subset(folder, [1]), [0])
     assert (part.classes, part.class_to_idx) == (["a", "b"], {"a": 0, "b": 1})
-    with pytest.raises(AttributeError, match=r"no attribute 'files'; its dataset has: subset\.dataset\.files"):
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'files'; its dataset has this attribute: use subset\.dataset\.files"
+    ):
         _ = Subset(folder, [0]).files
     with pytest.raises(AttributeError, match=r"Subset has no attribute 'classes'$"):
         _ = Subset([1, 2], [0]).classes
@@ -232,7 +234,7 @@ def test_torchvisions_attributes(tmp_path: Path) -> None:
 
 def test_a_transform_in_the_place_of_the_size(tmp_path: Path) -> None:
     wide_and_high(tmp_path)
-    with pytest.raises(TypeError, match=r"give a transform by its name: ImageFolder\(root, transform=\.\.\.\)"):
+    with pytest.raises(TypeError, match=r"pass a transform by name: ImageFolder\(root, transform=\.\.\.\)"):
         ImageFolder(tmp_path, T.ToTensor())
     with pytest.raises(TypeError, match=r"transform is a list; expected a function, or None; transforms\.Compose"):
         ImageFolder(tmp_path, transform=[T.ToTensor()])

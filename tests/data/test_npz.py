@@ -68,7 +68,7 @@ def test_layouts_and_types(tmp_path: Path, shape: tuple[int, ...], read: tuple[i
         ({"y_train": np.zeros(5, int)}, r"y_train is int64 of shape \(5,\); expected 6 integers"),
         ({"y_train": np.zeros(6)}, "y_train is float64"),
         ({"y_train": np.array([0, 1, -1, 0, 0, 0])}, "with -1 in it"),
-        ({"y_train": np.zeros(6, int), "y_test": np.zeros(2, int)}, "label 0 alone"),
+        ({"y_train": np.zeros(6, int), "y_test": np.zeros(2, int)}, "only the label 0"),
         ({"y_test": np.array([0, 3])}, "y_test has the label 3; expected at most 2"),
         ({"x_test": np.array([{}, {}], object)}, "x_test cannot be read"),
     ],
@@ -175,7 +175,7 @@ def test_all_arrays_by_name_as_they_are(tmp_path: Path) -> None:
         assert found[name].dtype == array.dtype
         assert np.array_equal(found[name], array)
     with pytest.raises(
-        ValueError, match=r"load: .*set\.npz: its arrays together take 104 bytes, more than max_bytes=10"
+        ValueError, match=r"load: .*set\.npz: the arrays together take 104 bytes, more than max_bytes=10"
     ):
         read_arrays(path, max_bytes=10)
     Path(path).write_bytes(Path(path).read_bytes()[:-30])

@@ -70,7 +70,7 @@ CLASHES: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": None, "drop_last": True}, r"batch_size=None with drop_last=True"),
     ({"num_workers": -1}, r"num_workers=-1; expected a number of at least 0"),
     ({"timeout": -1}, r"timeout=-1; expected a number of at least 0"),
-    ({"prefetch_factor": 2}, r"prefetch_factor is for workers, and num_workers is 0"),
+    ({"prefetch_factor": 2}, r"prefetch_factor is for workers, but num_workers is 0"),
     ({"persistent_workers": True}, r"persistent_workers is for workers"),
     ({"multiprocessing_context": "spawn"}, r"multiprocessing_context is for workers"),
 ]

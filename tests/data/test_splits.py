@@ -49,7 +49,9 @@ def test_folders_train_and_val_are_the_split(tmp_path: Path) -> None:
     assert train.dataset.notes == []
     assert val.dataset.notes == ["no image of 'disc', 'squares' in val/"]
     folder_of(tmp_path / "val", ("zebras",), 1)
-    with pytest.raises(ValueError, match=r"val/zebras' is a class that the training images lack; expected disc, squa"):
+    with pytest.raises(
+        ValueError, match=r"val/zebras' is a class that the training images do not have; expected disc, squa"
+    ):
         load_folder(str(tmp_path), 8)
 
 

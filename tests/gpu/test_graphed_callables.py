@@ -168,7 +168,7 @@ def test_what_is_wrong_is_named(cuda: Any) -> None:
     with pytest.raises(RuntimeError, match="expected the backward pass of each call before the next call"):
         first.sum().backward()
     net.to("cpu").to("cuda")
-    with pytest.raises(RuntimeError, match="a parameter lies in other memory than at the capture"):
+    with pytest.raises(RuntimeError, match="a parameter has moved to other memory since the graphs"):
         net(x)
     asks = nn.Sequential(nn.Linear(5, 5)).to("cuda")
     with pytest.raises(RuntimeError, match="cannot be captured"):

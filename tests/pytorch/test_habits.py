@@ -217,7 +217,7 @@ HABITS = [
         "images and labels given to a DataLoader",
         lambda: DataLoader(images(), labels(), batch_size=2),  # type: ignore[misc]
         TypeError,
-        "DataLoader: batch_size is a Tensor of shape (5,); expected one dataset first: "
+        "DataLoader: batch_size is a Tensor of shape (5,); expected one dataset, and then an int: "
         "DataLoader(TensorDataset(x, y), batch_size=32)",
         lambda: DataLoader(TensorDataset(images(), labels()), batch_size=32),
     ),
