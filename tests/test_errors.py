@@ -542,14 +542,14 @@ DATA = [
         lambda: DataLoader((i for i in range(3)), batch_size=2),
         TypeError,
         "DataLoader: dataset is a generator; expected an object with len(dataset) and dataset[i]; put arrays into an "
-        "ArrayDataset, and what a generator yields into a list",
+        "ArrayDataset, and the samples of a generator into a list",
     ),
     Case(
         "more images than labels",
         lambda: ArrayDataset(np.ones((3, 1)), np.ones(4)),
         ValueError,
-        "ArrayDataset: the arrays have shapes [(3, 1), (4,)]; expected at least one array and the same first axis "
-        "in all",
+        "ArrayDataset: the arrays have shapes [(3, 1), (4,)]; expected at least one array, and the same first axis in "
+        "all arrays",
     ),
     Case(
         "samples of different shapes",

@@ -163,7 +163,7 @@ def test_a_file_without_images(sick_file: str, capsys: pytest.CaptureFixture[str
     """Without images, the file does not show that a variance is 16 times too large."""
     code, out, err = doctor(capsys, sick_file)
     assert (code, err) == (0, "")
-    assert out.splitlines()[1] == "noise, and no images: nothing found"
+    assert out.splitlines()[1] == "noise instead of images: nothing found"
 
 
 def pictures(folder: Path) -> str:

@@ -138,7 +138,7 @@ def test_a_test_folder_is_left_for_the_end(tmp_path: Path, capsys: pytest.Captur
     pictures(tmp_path / "images/train", 0, 20)
     pictures(tmp_path / "images/Test", 20, 26)
     run = trained(tmp_path / "images", tmp_path / "run")
-    assert "Test/ is not looked at; minorm evaluate RUN --split test" in capsys.readouterr().out
+    assert "Test/ is not read; minorm evaluate RUN --split test" in capsys.readouterr().out
     assert scores(capsys, run)[0]["images"] == 8
     assert scores(capsys, run, "--split", "test")[0]["images"] == 12
 

@@ -100,7 +100,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     trained(tmp_path / "images", tmp_path / "run")
     told = capsys.readouterr().out
     assert rf"left out of {images}: 1 .heic (red/\x1b[31m.heic), 1 hidden (red/.DS_Store)" in told.replace("\n", "")
-    assert "left out: 2 images in raw/, which is no split with a folder for each class" in told
+    assert "left out: 2 images in raw/, because it is no split with one folder for each class" in told
     assert "\x1b[31m.heic" not in told
 
 

@@ -224,7 +224,7 @@ def test_what_is_wrong_is_one_sentence(there: Path, tmp_path: Path, capsys: pyte
     (tmp_path / "one" / "a").mkdir(parents=True)
     assert f"there are no images below '{tmp_path / 'one'}'" in wrong("--path", str(tmp_path / "one"))
     Image.new("RGB", (9, 9)).save(tmp_path / "one" / "a" / "0.png")
-    assert "images of one class alone, 'a'" in wrong("--path", str(tmp_path / "one"))
+    assert "images of only one class, 'a'" in wrong("--path", str(tmp_path / "one"))
     (tmp_path / "one" / "b").mkdir()
     assert "an empty class" in wrong("--path", str(tmp_path / "one"))
     assert "there is no folder" in wrong("--path", "nowhere")

@@ -47,7 +47,7 @@ def test_the_pickle_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / place / "data_batch_1").write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
     with pytest.raises(
         ValueError,
-        match=r"load_cifar10: .* holds the Python version of CIFAR-10\. Its files are pickles.*put the binary version there",
+        match=r"load_cifar10: .* holds the Python version of CIFAR-10\. .* are pickles.*put the binary version there",
     ):
         load_cifar10(tmp_path)
 

@@ -69,7 +69,7 @@ def test_tensors_lists_and_big_endian_arrays_do() -> None:
 @pytest.mark.parametrize("arrays", [(), (np.zeros(3), np.zeros(4)), (np.array(3),), (np.zeros(0), np.array(0))])
 def test_arrays_of_different_lengths(arrays: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"ArrayDataset: the arrays have shapes .*expected at least one array and the same"
+        ValueError, match=r"ArrayDataset: the arrays have shapes .*expected at least one array, and the same"
     ):
         ArrayDataset(*arrays)
 

@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "a").rmdir()
     with pytest.raises(ValueError, match="one class alone, 'b'"):
         load_folder(str(tmp_path))
-    with pytest.raises(ValueError, match="has one image for each class"):
+    with pytest.raises(ValueError, match="has only one image for each class"):
         load_folder(folder_of(tmp_path / "few", ("a", "b"), 1))
     for wrong in ({"image_size": 0}, {"image_size": 2.5}, {"channels": 2}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -128,7 +128,9 @@ def test_an_iterable_dataset() -> None:
     doubled = DataLoader(Stream(), 5, transform=lambda images, generator: images * 2)
     assert next(iter(doubled))[0].tolist() == [[2.0 * i] * 2 for i in range(5)]
     for options in ({"shuffle": True}, {"sampler": [0]}, {"batch_sampler": [[0]]}):
-        with pytest.raises(ValueError, match=r"dataset is an IterableDataset, whose samples come in its own order"):
+        with pytest.raises(
+            ValueError, match=r"dataset is an IterableDataset, which determines the order of its samples"
+        ):
             DataLoader(Stream(), **options)
     with pytest.raises(TypeError, match="has no len"):
         len(DataLoader(Stream(), 2))

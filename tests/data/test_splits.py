@@ -68,7 +68,7 @@ def test_splits_in_any_combination(tmp_path: Path, val: str | None, test: str | 
     assert validation.dataset.root == str(tmp_path / (val or "train"))
     assert not {*files(train)} & {*files(validation)} or val
     assert train.dataset.notes == (
-        [f"{test}/ is not looked at; minorm evaluate RUN --split test scores it"] if test else []
+        [f"{test}/ is not read; minorm evaluate RUN --split test scores its images"] if test else []
     )
     whole = load_part(tmp_path, "all")
     assert len(whole) == 10 + 6 * (val is not None) + 6 * (test is not None)
@@ -88,12 +88,12 @@ def test_splits_in_any_combination(tmp_path: Path, val: str | None, test: str | 
     [
         (
             ("train", "val", "valid"),
-            "has 'val' and 'valid', which both are the validation images; expected one of them",
+            "has 'val' and 'valid', and both names stand for the validation images; expected one of these folders",
         ),
-        (("train", "Train"), "has 'Train' and 'train', which both are the train images"),
+        (("train", "Train"), "has 'Train' and 'train', and both names stand for the train images"),
         (
             ("val", "test"),
-            "has 'test', 'val' and no train; expected a folder train beside it, with one folder for each class",
+            "has 'test', 'val' but no train; expected a folder train in the same place, with one folder for each class",
         ),
         (("valid",), "has 'valid' and no train"),
     ],
@@ -145,16 +145,15 @@ def test_what_lies_beside_splits_is_counted(tmp_path: Path) -> None:
     train, val = load_folder(tmp_path)
     assert (len(train), len(val)) == (8, 2)
     assert train.dataset.notes == [
-        f"left out: 7 images in {name}/, which is no split with a folder for each class" for name in ("raw", "test")
+        f"left out: 7 images in {name}/, because it is no split with one folder for each class"
+        for name in ("raw", "test")
     ]
 
 
 def test_classes_beside_a_split_without_train_are_refused(tmp_path: Path) -> None:
     empty(tmp_path, *TWO)
     empty(tmp_path / "test", *TWO)
-    with pytest.raises(
-        ValueError, match="has 'test', which holds folders as a split does, and also 'cat', 'dog'; expected"
-    ):
+    with pytest.raises(ValueError, match="has 'test', which has the form of a split, and also 'cat', 'dog'; expected"):
         load_folder(tmp_path)
 
 

@@ -25,7 +25,7 @@ from minorm.devices import driver
         (14020, "No module named 'cupy'", 0, r"pip install 'cupy-cuda13x\[ctk\]>=14.2'"),
         (11080, "No module named 'cupy'", 0, "is for CUDA 11.8; expected 12.0 or newer; update the driver"),
         (12040, None, 13000, r"pip uninstall cupy-cuda13x, then pip install 'cupy-cuda12x\[ctk\]>=14.2'"),
-        (12080, None, 12090, "shows no GPU; nvidia-smi should list one"),
+        (12080, None, 12090, "shows no GPU; check that nvidia-smi lists a GPU"),
     ],
 )
 def test_advice(found: int | None, missing: str | None, runtime: int, expected: str) -> None:

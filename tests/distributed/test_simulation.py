@@ -120,9 +120,9 @@ def test_the_state_holds_all_streams_and_puts_them_back() -> None:
 
 def test_a_state_of_another_number_of_ranks_is_refused() -> None:
     state = simulate(2, lambda group: random.get_state())[0]
-    with pytest.raises(ValueError, match="the state is that of 2 ranks, this program has 1"):
+    with pytest.raises(ValueError, match="the state is that of 2 ranks, but this program has 1"):
         random.set_state(state)
-    with pytest.raises(ValueError, match="the state is that of 1 ranks, this program has 2"):
+    with pytest.raises(ValueError, match="the state is that of 1 ranks, but this program has 2"):
         simulate(2, lambda group: random.set_state(dict(np.random.PCG64(1).state)))
 
 

@@ -250,7 +250,7 @@ def test_a_schedule_that_is_given_a_number_stays_outside(cuda: Any) -> None:
     restarts = optim.lr_scheduler.CosineAnnealingWarmRestarts(run.optimizer, 3)
     for schedule, argument in ((plateau, "metrics"), (restarts, "epoch")):
         name = type(schedule).__name__
-        refused = pytest.raises(RuntimeError, match=rf"{name}.step: {argument} is a number of the CPU")
+        refused = pytest.raises(RuntimeError, match=rf"{name}.step: {argument} is a number on the CPU")
         with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
             schedule.step(1.0)
 
