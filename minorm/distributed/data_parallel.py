@@ -30,7 +30,9 @@ from minorm.tensor.tensor import Tensor
 Array = Any
 
 
-@documented({}, module="the model, as each rank has made it", group="the ranks, as the program was given them")
+@documented(
+    {}, module="the rank's own model; all ranks must build the same model", group="the Group that the program got"
+)
 class DistributedDataParallel(Module):
     """A copy of the model on every rank of `group`; all start with the parameters and buffers of rank 0.
 
@@ -93,7 +95,7 @@ class DistributedDataParallel(Module):
             if not count:
                 return loss.detach()
             if not math.isfinite(loss.item()):
-                raise NonFiniteLoss(f"the loss is {loss.item()}")
+                raise NonFiniteLoss(f"the loss is {loss.item()}; expected a finite number")
             loss.backward()
             return loss.detach()
         total, whole = self._roll_call(loss, count)

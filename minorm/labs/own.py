@@ -23,7 +23,7 @@ from minorm.labs.lab import Lab
 from minorm.support.safe_names import quoted
 
 NAME = re.compile(r"lab(\d+)_\w+")
-FILES = "a lab has checks.py and solution.py, and may have beside.py and mistakes.md"
+FILES = "a lab has the files checks.py and solution.py, and may have beside.py and mistakes.md"
 
 
 def folders(lab_dir: Path) -> dict[int, Path]:
@@ -32,7 +32,9 @@ def folders(lab_dir: Path) -> dict[int, Path]:
     A folder counts by its name in DIR, even if it is a link.
     """
     if not lab_dir.is_dir():
-        raise FileNotFoundError(f"labs: there is no folder {quoted(str(lab_dir))}; expected one with labs of your own")
+        raise FileNotFoundError(
+            f"labs: there is no folder {quoted(str(lab_dir))}; expected a folder with labs of your own"
+        )
     found: dict[int, Path] = {}
     for folder in sorted(path for path in lab_dir.resolve().iterdir() if path.is_dir()):
         if named := NAME.fullmatch(folder.name):

@@ -106,7 +106,7 @@ def test_errors_say_what_to_do(mpiexec: Any, tmp_path: Path, capfd: pytest.Captu
     assert "ranks is 4; expected 2, as in the run in" in capfd.readouterr().err
     ended = mpiexec(3, *TRAIN, "--distributed", "--resume", "--out", out, code=None)
     assert ended.code != 0
-    assert "there are 2 ranks and 3 processes; expected at most as many processes" in ended.err
+    assert "there are 2 ranks, but 3 processes; expected at least one rank for each process" in ended.err
     ended = mpiexec(2, *TRAIN, "--distributed", "--epochs", "1", "--out", out, code=1)
     assert ended.err.count("rank 0 of 2: ValueError: " + out + " already holds a run") == 1
     assert "Traceback" not in ended.err

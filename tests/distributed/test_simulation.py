@@ -139,7 +139,9 @@ def test_more_ranks_than_a_process_carries_are_refused_at_once(count: int) -> No
     def program(_: Group) -> None:
         pytest.fail("it ran")
 
-    with pytest.raises(ValueError, match=f"simulate: size={count}; expected at most 1,024: 1,024 a process, each in a"):
+    with pytest.raises(
+        ValueError, match=f"simulate: size={count}; expected at most 1,024, because a process runs each"
+    ):
         simulate(count, program)
     with pytest.raises(ValueError, match=f"run: ranks={count}; expected at most 1,024"):
         run(program, count)

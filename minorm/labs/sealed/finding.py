@@ -72,7 +72,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
             absent.append("mounts")
             continue
         if "counting" in without and counts and not mounts:
-            absent.append("a count of what is written")
+            absent.append("a limit on what code can write")
             continue
         around = Walls(mounts, user, version, True, tuple(absent), secret, counts, copies.found())
         answer = process.attack(around)
@@ -84,7 +84,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
         if answer.get("stage") == "seccomp":
             return Walls(absent=(f"no seccomp ({why})",), secret=secret)
         if answer.get("stage") == "counting":
-            absent.append(f"a count of what is written ({why})")
+            absent.append(f"a limit on what code can write ({why})")
         elif mounts:
             absent.append(f"mounts ({why})")
         else:

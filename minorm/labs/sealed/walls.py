@@ -72,7 +72,7 @@ class Walls:
 
     def __str__(self) -> str:
         if not self.stand:
-            return "no walls: for your own work only" + (f" ({'; '.join(self.absent)})" if self.absent else "")
+            return "no walls, so only for your own work" + (f" ({'; '.join(self.absent)})" if self.absent else "")
         names = [
             "mounts" if self.mounts else "",
             "a separate user" if self.user else "",
@@ -85,7 +85,7 @@ class Walls:
     def for_lab(self, writes: bool) -> Walls:
         """Return the walls for a lab; if its solutions write files, it needs walls that say where they may."""
         if self.stand and writes and not self.writes:
-            needs = "this lab writes files; that needs mounts, or Landlock and a count of what is written"
+            needs = "this lab writes files, which needs mounts, or Landlock and a limit on what code can write"
             return Walls(absent=(needs,), secret=self.secret)
         return self
 

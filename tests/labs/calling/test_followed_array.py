@@ -99,7 +99,7 @@ def test_a_few_numbers_may_be_decided_by() -> None:
     assert len(answer(exponents, X, Follower(plain=5))) == 5
     with pytest.raises(Failure, match=r"int\(\) .* makes Python's number"):
         answer(exponents, X, Follower(plain=4))
-    with pytest.raises(Failure, match="`if` or `while` for so many numbers"):
+    with pytest.raises(Failure, match="`if` or `while` for so many single numbers"):
         answer(lambda x: [1 for v in x.ravel() if v > 0], X, Follower(decisions=3))
 
 

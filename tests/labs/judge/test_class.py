@@ -102,7 +102,10 @@ def test_a_damaged_archive_and_an_ambiguous_name_among_others(
     command = ["labs", "grade", "0", str(folder), "-o", str(table), "--roster", str(tmp_path / "roster.csv")]
     assert main(command) == 0
     said = capsys.readouterr()
-    assert "anna or ben.py: matches several students on the roster, so given to none: 1 Anna or 2 Ben" in said.err
+    assert (
+        "anna or ben.py: matches several students on the roster, so no student gets its points: 1 Anna or 2 Ben"
+        in said.err
+    )
     assert "student0.py: not on the roster" in said.err
     with open(table, newline="") as file:
         rows = {row["submission"] or row["roster Name"]: row for row in csv.DictReader(file)}
