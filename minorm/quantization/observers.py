@@ -96,7 +96,7 @@ class ObserverBase(Module):
 
     def observe(self, array: Any) -> None:
         """Take one batch, an array of float32."""
-        raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
+        raise NotImplementedError(f"{type(self).__name__} has no observe; define this method in the subclass")
 
     def _need_finite(self, array: Any) -> None:
         """Raise ValueError for a NaN or an infinity, because it would stay in the ends for ever."""

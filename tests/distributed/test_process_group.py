@@ -123,7 +123,7 @@ def wrong_calls(group: Any, kind: str) -> None:
 
 MESSAGES = {
     "another": r"rank {waits} calls all_reduce, but rank {last} calls all_gather; expected the same call on all ranks",
-    "shape": r"all_reduce of the gradients: rank {waits} sends .* shape \(2, 2\), but rank {last} one of shape \(2, 3\)",
+    "shape": r"all_reduce of .*: rank {waits} sends .* shape \(2, 2\), but rank {last} one of shape \(2, 3\)",
     "type": r"all_reduce: rank {waits} sends float32, but rank {last} sends float64; expected one type",
     "root": r"rank {waits} calls broadcast from rank 0, but rank {last} calls broadcast from rank 3",
     "ends": r"rank \d waits in all_reduce for rank {last}, which has ended",

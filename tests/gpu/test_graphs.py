@@ -178,11 +178,11 @@ def test_what_cannot_be_captured(ask: Callable[[Run], Any], message: str, cuda: 
 def test_optimizers_that_cannot_be_captured(cuda: Any) -> None:
     run = Run(lambda p: optim.RMSprop(p, lr=0.1))
     run.step()
-    refused = pytest.raises(RuntimeError, match=r"RMSprop.step: it computes with numbers of the CPU")
+    refused = pytest.raises(RuntimeError, match=r"RMSprop.step: RMSprop computes with numbers on the CPU")
     with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
         run.step()
     run = Run(OPTIMIZERS["Adam"])
-    refused = pytest.raises(RuntimeError, match=r"Adam.step: its state begins in a step that is captured")
+    refused = pytest.raises(RuntimeError, match=r"Adam.step: the captured step is the first step")
     with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
         run.step()
     assert not run.optimizer.state_dict()["state"]
@@ -193,7 +193,7 @@ def test_optimizers_that_cannot_be_captured(cuda: Any) -> None:
         run.step()
     run.optimizer.load_state_dict(run.optimizer.state_dict())
     before, drawn = run.state(), mn.random.get_state()
-    with pytest.raises(RuntimeError, match=r"lies in other memory than at the capture.*; capture the graph again"):
+    with pytest.raises(RuntimeError, match=r"has moved to other memory since the capture.*; capture the graph again"):
         graph.replay()
     assert all(np.array_equal(value, before[key]) for key, value in run.state().items()), "no step was counted"
     assert mn.random.get_state() == drawn
@@ -208,7 +208,7 @@ def test_a_group_that_is_stepped_in_another_way_is_captured_again(cuda: Any) -> 
         before = run.optimizer.param_groups[0][name]
         run.optimizer.param_groups[0][name] = value
         with pytest.raises(
-            RuntimeError, match=r"SGD has other groups or ways than at the capture; capture the graph again"
+            RuntimeError, match=r"SGD has other groups or switches than at the capture; capture the graph again"
         ):
             graph.replay()
         run.optimizer.param_groups[0][name] = before

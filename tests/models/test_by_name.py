@@ -127,7 +127,7 @@ def test_an_unknown_name_is_an_error_that_lists_the_names() -> None:
 
 
 def test_what_is_made_of_minorms_layers_alone_says_so() -> None:
-    with pytest.raises(ValueError, match=r"resnet18 is made of minorm's layers alone; .*torchvision's network"):
+    with pytest.raises(ValueError, match=r"resnet18 exists only with minorm's layers; .*torchvision's network"):
         models.build("resnet18", 3, 32, 10, torch.nn)
 
 

@@ -151,8 +151,8 @@ HABITS = [
         "layers in a list",
         lambda: optim.SGD(Listed(list).parameters(), lr=0.1),
         ValueError,
-        "SGD: params is empty; expected at least one parameter (model.parameters()); a model finds the layers of an "
-        "nn.ModuleList, not those of a list, and each nn.Parameter, not other Tensors",
+        "SGD: params is empty; expected at least one parameter (model.parameters()); a model finds layers in an "
+        "nn.ModuleList, but not in a list, and finds each nn.Parameter, but no other Tensor",
         lambda: optim.SGD(Listed(nn.ModuleList).parameters(), lr=0.1),
     ),
     Habit(
@@ -166,7 +166,7 @@ HABITS = [
         "the loss given to the step",
         lambda: sgd().step(F.cross_entropy(output(), labels())),  # type: ignore[arg-type]
         TypeError,
-        "SGD.step: closure is a Tensor; expected a function, or nothing; write loss.backward(), and then "
+        "SGD.step: closure is a Tensor; expected a function, or nothing; call loss.backward(), and then "
         "optimizer.step()",
         lambda: sgd().step(),
     ),
