@@ -218,7 +218,7 @@ def test_a_model_that_a_function_builds(framework: str, tmp_path: Path, capsys: 
     assert [row["layer"] for row in found["layers"]] == ["1"]
     for function, status, said in (
         ("alone", 2, "returns a model without batches; expected (model, batches), or --data"),
-        ("build", 2, "takes channels, size and classes, which are those of the images; expected --data"),
+        ("build", 2, "needs the channels, size and classes of the images; expected --data"),
         ("raises", 1, "mine.py:raises raised KeyError: 'here'"),
         ("wrong", 1, "mine.py:wrong returned a int; expected a torch.nn.Module or a minorm.nn.Module"),
         ("two", 1, "mine.py:two takes 2 arguments; expected none, or channels, size and classes"),

@@ -340,7 +340,9 @@ def test_a_finished_run_goes_on(there: Path, tmp_path: Path, capsys: pytest.Capt
     assert cli.main([*train(there, "x"), "--hflip", "0", "--epochs", "2", "-o", run]) == 0
     resume = ["train", "--resume", "-o", run, "--path", str(there / "images"), "--trust", "--epochs"]
     text = said(capsys, 1, *resume, "2")
-    assert f"epochs is 2; expected more than the 2 that the run of {run}/{CHECKPOINT} has done, to go on" in text
+    assert (
+        f"epochs is 2; expected more than 2, the number of epochs that the run of {run}/{CHECKPOINT} has finished"
+    ) in text
     assert cli.main([*resume, "4"]) == 0
     told = capsys.readouterr().out
     assert "continuing after epoch 2, up to epoch 4; the learning rate is now" in told
@@ -397,7 +399,8 @@ def test_a_run_begins_with_the_weights_of_another(
     told = capsys.readouterr().out
     assert f"begins with 6 tensors of {BEST}\n" in told
     assert (
-        "drawn anew, as the file has another shape: 5.weight (2, 32) there, (3, 32) here, 5.bias (2,) there, (3,) here"
+        "initialized anew, because the file has another shape: 5.weight (2, 32) in the file, (3, 32) in the model, "
+        "5.bias (2,) in the file, (3,) in the model"
     ) in told.replace("\n", "")
     assert f"6 tensors of {BEST}, SHA-256" in (tmp_path / "three/report.html").read_text()
     assert "init: no weight of" in said(

@@ -142,7 +142,7 @@ def test_two_runs_in_one_folder_are_one_too_many(tmp_path: Path, capsys: pytest.
             for words in (["--resume"], ["--epochs", "1"]):
                 assert train(*words, "--out", str(out)) == 1
                 said = capsys.readouterr().err
-                assert said.endswith(f"another run is training in {out}; wait for its end, or choose another "
+                assert said.endswith(f"another run is training in {out}; wait until that run ends, or choose another "
                                      "--out\n")  # fmt: skip
         finally:
             process.kill()
@@ -162,10 +162,15 @@ def test_other_images_are_named_and_taken_where_asked(tmp_path: Path, capsys: py
     out, words = str(tmp_path / "run"), ["--data", "numpy", "--model", "digits", "--batch-size", "16", "--epochs", "2"]
     assert train(*words, "--path", f"{tmp_path}/a.npz", "--out", out) == 0
     resume = ["--resume", "--out", out, "--path"]
-    for name, said in (("b", "some of the 64 training images are others"), ("c", "64 training images then, 96 now")):
+    for name, said in (
+        ("b", "some of the 64 training images have changed"),
+        ("c", "64 training images before, 96 now"),
+    ):
         assert train(*resume, f"{tmp_path}/{name}.npz") == 1
         told = capsys.readouterr().err
-        assert f"{said}; some of the 16 validation images are others. To go on with these all the same: --other" in told
+        assert (
+            f"{said}; some of the 16 validation images have changed. To continue with the new images, pass --other"
+        ) in told
     assert train(*resume, f"{tmp_path}/a.npz") == 0
     assert train(*resume, f"{tmp_path}/c.npz", "--other-images") == 0
 

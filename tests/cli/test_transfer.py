@@ -78,7 +78,7 @@ def test_what_is_said_at_the_beginning(root: Path, capsys: pytest.CaptureFixture
     train(root, "said", "--init", str(root / "net.onnx"), "--freeze", "1", "--layer-decay", "0.5", epochs=2)
     said = capsys.readouterr().out
     for line in """
-the head '11', a Gemm of 32 numbers for 6 classes, is drawn anew
+the head '11', a Gemm of 32 numbers for 6 classes, is initialized anew
 takes pictures of 3 x 16 x 16 (the size of the file), scaled by mean 0.485,0.456,0.406 and std 0.229,0.224,0.225
 freeze 1: only the head is trained for 1 of 2 epochs; then all layers are trained, and the learning rate begins anew
 layer-decay 0.5: the largest learning rate is 0.05 for the head, and 0.00625 for the first layers, in 4 groups
@@ -131,7 +131,7 @@ def test_a_copy_that_is_not_the_one_is_not_read(
     elif damage == "link":
         copy.symlink_to(root / "net.onnx")
     assert cli.main(["predict", str(folder), "x.png"]) == 1
-    said = {"missing": "is not in its folder; put it there, or name it: --model FILE.onnx",
+    said = {"missing": "is not in the same folder; put the graph there, or give its path: --model FILE.onnx",
             "other": "its SHA-256 is", "link": "is a link; expected a regular file"}  # fmt: skip
     assert said[damage] in capsys.readouterr().err
     picture = str(next((root / "few/val/flat").iterdir()))

@@ -134,7 +134,7 @@ def test_a_limit_is_named_and_raised(tmp_path: Path) -> None:
     [
         (b"}q\x00K\x01h\x00s", {}, "holds itself"),
         (b")" + b"\x85" * 150, {}, "150 deep|more than 100 deep"),
-        (b")\x85q\x00" + b"h\x00h\x00\x86q\x00" * 40, {}, "hold one another so often"),
+        (b")\x85q\x00" + b"h\x00h\x00\x86q\x00" * 40, {}, "contain each other so often"),
         (b"BOOL", {"0": b"\0\1\2\xff"}, "bools with bytes other than 0 and 1"),
         (b"BOOL", {}, "storage '0' is missing"),
         (b"BOOL", {"0": b"\0\1\1"}, "storage '0' has 3 numbers; expected 4"),

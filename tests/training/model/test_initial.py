@@ -93,7 +93,7 @@ def test_every_name_that_was_left_out_is_said(tmp_path: Path, weights: dict[str,
     before = values(model)
     found = begin(model, path)
     assert (found.missing, found.unused) == ([names[0]], ["evil\x1b[2J"])
-    assert found.reshaped == [f"{names[-1]} (10,) there, (10,) here"], "whole numbers are no weights"
+    assert found.reshaped == [f"{names[-1]} (10,) in the file, (10,) in the model"], "whole numbers are no weights"
     assert np.array_equal(values(model)[names[0]], before[names[0]])
 
 
