@@ -149,12 +149,14 @@ def test_a_file_that_changed_does_not_go_on(pictures: str, tmp_path: Path) -> No
         Run.resume(out, pictures, model=f"{model}:build")
     with pytest.raises(ValueError, match=f"{out} has a own.py that differs from {model}"):
         Run(settings, out, pictures)
-    with pytest.raises(UntrustedCode, match=r"built by code that lies in its folder: 'build' in .*; nothing was run"):
+    with pytest.raises(
+        UntrustedCode, match=r"built by code that is in the same folder: 'build' in .*; nothing was run"
+    ):
         Run.resume(out, pictures)
     assert not (tmp_path / "ran").exists()
     assert Run.resume(out, pictures, trust=True).epoch == 1, "the copy is what it was trained with"
     (tmp_path / "run/own.py").write_text(model.read_text())
-    with pytest.raises(UntrustedCode, match=r"built by code that is not in its folder; nothing was run.*:build'"):
+    with pytest.raises(UntrustedCode, match=r"built by code that is not in the same folder; nothing was run.*:build'"):
         Run.resume(out, pictures, trust=True)
     assert not (tmp_path / "ran").exists()
 

@@ -110,7 +110,7 @@ def with_split_of_run(images: Mapping[str, Any] | None, sets: Any, seed: int) ->
 
 
 def changes(before: Known, now: Known) -> list[str]:
-    """Return a sentence for each part that has changed, with names if known: `1,438 training images before, 1,500 now`"""
+    """Return a sentence for each part that has changed, with names if known: `64 training images before, 96 now`"""
     said = []
     for part, name in zip(PARTS, ("training", "validation"), strict=True):
         old, new = before[part], now[part]

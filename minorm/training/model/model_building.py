@@ -44,7 +44,7 @@ class UntrustedCode(ValueError):
 
     def __init__(self, path: str, function: str, code: Code | None) -> None:
         self.path, self.code, self.function = path, code, function
-        where = "is not in its folder" if code is None else f"lies in its folder: {said(code)}"
+        where = "is not in the same folder" if code is None else f"is in the same folder: {said(code)}"
         wish = "" if code is None else "trust=True, or "
         super().__init__(f"the model of {path} is built by code that {where}; nothing was run. To run the code, pass "
                          f"{wish}model='FILE.py:{function}' with a file of yours")  # fmt: skip

@@ -81,7 +81,7 @@ def test_what_is_no_copy_is_not_trusted(file: str, weights: str, tmp_path: Path)
         ".py",
         "sub\\mine.py",
     ):
-        with pytest.raises(UntrustedCode, match="code that is not in its folder; nothing was run"):
+        with pytest.raises(UntrustedCode, match="code that is not in the same folder; nothing was run"):
             model_building.trusted({**found, "name": f"{name}:build"}, there, trust=True)
     assert model_building.trusted({**found, "name": "absent.py:build"}, there, f"{file}:build") == Code.read(
         f"{file}:build"
