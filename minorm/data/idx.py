@@ -146,7 +146,7 @@ def load_fashion_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[
         >>> with tempfile.TemporaryDirectory() as empty:
         ...     mn.data.load_fashion_mnist(empty, max_bytes=50_000_000)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        FileNotFoundError: load_fashion_mnist: found no train-images-idx3-ubyte ... put the files there, ...
+        FileNotFoundError: load_fashion_mnist: found no train-images-idx3-ubyte ... put the files there
     """
     name, places = "load_fashion_mnist", [".", "raw", "FashionMNIST/raw"]
     return _load_parts(name, folder, places, limits.IDX if max_bytes is None else max_bytes)

@@ -109,7 +109,8 @@ class _Machine:
         """Count bytes of memory before the machine takes them."""
         self.room -= size
         if self.room < 0:
-            raise ValueError(f"its pickle of {len(self.pickle)} bytes makes far more objects than a state_dict has")
+            raise ValueError(f"its pickle of {len(self.pickle)} bytes has far more opcodes, or makes far more objects, "
+                             "than a state_dict")  # fmt: skip
 
     def push(self, value: Any, size: int = VALUE) -> None:
         """Put a value on the stack."""

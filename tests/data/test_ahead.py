@@ -131,7 +131,7 @@ def test_a_broken_picture_in_a_thread_is_named(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "0.png").write_bytes(b"no picture")
-    with pytest.raises(BrokenImage, match=r"0\.png' is no picture"):
+    with pytest.raises(BrokenImage, match=r"0\.png' is no readable picture"):
         list(DataLoader(ImageFolder(tmp_path, 8), 1, num_workers=2))
 
 

@@ -83,7 +83,7 @@ def test_what_is_wrong_with_an_array_is_said(tmp_path: Path, changed: dict[str, 
 def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no\.npz"):
         load_npz(tmp_path / "no.npz")
-    with pytest.raises(ValueError, match="no y_train, x_test, y_test; it has x_train"):
+    with pytest.raises(ValueError, match="no y_train, x_test, y_test; the file has x_train"):
         load_npz(saved(tmp_path, x_train=np.zeros(3)))
     for name, contents in (("empty", b""), ("text", b"words"), ("pickle", pickle.dumps([1])), ("zip", b"PK\3\4cut")):
         (tmp_path / name).write_bytes(contents)
@@ -113,7 +113,10 @@ def test_a_limit_counts_what_the_arrays_become(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"y_train": np.array([0, 1, 2, 0, 1, 10**6])}, "y_train has the label 1000000; expected less than 100000"),
-        ({"x_train": np.full((6, 8, 8), 1e300)}, "x_train holds numbers from 1e.300 to 1e.300; expected what float32"),
+        (
+            {"x_train": np.full((6, 8, 8), 1e300)},
+            "x_train holds numbers from 1e.300 to 1e.300; expected numbers that float32",
+        ),
         ({"x_train": np.zeros((6, 8, 8), np.complex64)}, "x_train cannot be read: it holds complex64"),
     ],
 )

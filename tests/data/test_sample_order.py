@@ -64,7 +64,7 @@ def test_batches_are_pytorchs(options: dict[str, Any]) -> None:
 
 CLASHES: list[tuple[dict[str, Any], str]] = [
     ({"sampler": [0], "shuffle": True}, r"got both sampler and shuffle=True"),
-    ({"batch_sampler": [[0]], "batch_size": 2}, r"got both batch_sampler and batch_size; expected batch_sampler alone"),
+    ({"batch_sampler": [[0]], "batch_size": 2}, r"got both batch_sampler and batch_size; expected only batch_sampler"),
     ({"batch_sampler": [[0]], "shuffle": True, "drop_last": True}, r"got both batch_sampler and shuffle, drop_last"),
     ({"batch_sampler": [[0]], "sampler": [0]}, r"got both batch_sampler and sampler"),
     ({"batch_size": None, "drop_last": True}, r"batch_size=None with drop_last=True"),

@@ -47,7 +47,7 @@ def test_folders_train_and_val_are_the_split(tmp_path: Path) -> None:
     assert (len(train), len(val)) == (9, 2)
     assert val[:][1].tolist() == [2, 2] == [train.dataset.classes.index("stripes")] * 2
     assert train.dataset.notes == []
-    assert val.dataset.notes == ["no image of 'disc', 'squares' in val/"]
+    assert val.dataset.notes == ["val/ has no image of 'disc', 'squares'"]
     folder_of(tmp_path / "val", ("zebras",), 1)
     with pytest.raises(
         ValueError, match=r"val/zebras' is a class that the training images do not have; expected disc, squa"
@@ -95,7 +95,7 @@ def test_splits_in_any_combination(tmp_path: Path, val: str | None, test: str | 
             ("val", "test"),
             "has 'test', 'val' but no train; expected a folder train in the same place, with one folder for each class",
         ),
-        (("valid",), "has 'valid' and no train"),
+        (("valid",), "has 'valid' but no train"),
     ],
 )
 def test_splits_that_are_no_split_are_refused(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
@@ -109,7 +109,7 @@ def test_a_folder_around_the_classes_is_named(tmp_path: Path) -> None:
     """As an archive that was unpacked has it."""
     empty(tmp_path / "dataset" / "train", *TWO)
     empty(tmp_path / "dataset" / "test", *TWO)
-    with pytest.raises(ValueError, match=r"one class alone, 'dataset'; .*, as '.*/dataset' has: 'test', 'train'"):
+    with pytest.raises(ValueError, match=r"only one class, 'dataset'; .*, as '.*/dataset' has: 'test', 'train'"):
         load_folder(tmp_path)
     assert load_folder(tmp_path / "dataset")[0].dataset.classes == [*TWO]
 
@@ -128,7 +128,8 @@ def test_beside_classes_they_are_classes(tmp_path: Path) -> None:
     train, _ = load_folder(tmp_path)
     assert train.dataset.classes == ["cat", "test", "train"]
     assert train.dataset.notes == [
-        "'test', 'train' are classes, as 'cat' beside; for splits put all classes into train/ and val/"
+        "'test', 'train' are classes, because 'cat' is in the same folder; for splits put all classes into train/ and "
+        "val/"
     ]
 
 

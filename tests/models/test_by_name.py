@@ -115,7 +115,7 @@ def test_the_smallest_images_work_and_smaller_ones_are_an_error(name: str) -> No
 
 
 def test_patches_fill_the_image() -> None:
-    with pytest.raises(ValueError, match=r"vit_tiny needs .*, a multiple of 16; these have 40 x 40") as error:
+    with pytest.raises(ValueError, match=r"vit_tiny needs .*, a multiple of 16; the images have 40 x 40") as error:
         models.build("vit_tiny", 3, 40, 3)
     assert "convnext_tiny" in str(error.value)
     assert not str(error.value).endswith("vit_tiny")

@@ -426,7 +426,7 @@ def test_other_formats_are_named_and_never_run(tmp_path: Path, case: str) -> Non
     for reader in (mn.load, read):
         with pytest.raises(ValueError) as caught:
             reader(path)
-        said = "it asks for " if case == "PyTorch" and reader is mn.load else message  # test_ptfile.py
+        said = "the file names " if case == "PyTorch" and reader is mn.load else message  # test_ptfile.py
         assert str(caught.value).startswith(f"load: {path}: {said}")
 
 

@@ -301,7 +301,7 @@ def test_the_conversion_that_is_advised_works() -> None:
         with pytest.raises(TypeError) as caught:
             F.relu(x)
         shared, copied = str(caught.value).partition("convert it: ")[2].split(", ")
-        for advice in (shared.removesuffix(" shares its memory"), copied.removesuffix(" copies it")):
+        for advice in (shared.removesuffix(" shares the memory"), copied.removesuffix(" makes a copy")):
             y = eval(advice, {"minorm": mn, "x": x})
             assert isinstance(F.relu(y), mn.Tensor)
             assert y.shape == (2, 3)

@@ -41,7 +41,7 @@ def test_a_part_that_is_not_there(whole: dict[str, Any], tmp_path: Path, part: s
 @pytest.mark.parametrize("part", ["scheduler", "average"])
 def test_a_part_that_the_settings_ask_for(whole: dict[str, Any], tmp_path: Path, part: str) -> None:
     said = refused(tmp_path, {k: v for k, v in whole.items() if k != part})
-    assert f"has no part {part}, which its settings ask for" in said
+    assert f"has no part {part}, which its settings need" in said
 
 
 @pytest.mark.parametrize("part", [*saved.RUN, "scheduler", "average", "preprocessing", "images"])

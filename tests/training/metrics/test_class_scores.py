@@ -138,7 +138,7 @@ def test_tensors_are_taken_of_any_type() -> None:
         (lambda: top_k_accuracy_score([0], [1.0]), r"y_score.shape is \(1,\); expected N x classes"),
         (lambda: top_k_accuracy_score([0], [[1.0]], k=0), "k=0; expected an int of at least 1"),
         (lambda: top_k_accuracy_score([0], [["a"]]), "y_score has type <U1; expected numbers"),
-        (lambda: calibration_curve([0, 2], [0, 1]), "y_true has 2; expected 0 and 1"),
+        (lambda: calibration_curve([0, 2], [0, 1]), "y_true has 2; expected 1 for a right prediction"),
         (lambda: calibration_curve([0, 1], [0, 3]), "y_prob goes from 0 to 3; expected from 0 to 1"),
         (lambda: calibration_curve([0, 1], [0, 1], n_bins=0), "n_bins=0; expected an int of at least 1"),
         (lambda: precision_recall_fscore_support([0], [0, 1]), "y_true has 1 samples, but y_pred has 2"),

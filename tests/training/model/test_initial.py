@@ -51,7 +51,9 @@ def test_a_head_for_other_classes_is_drawn_anew(tmp_path: Path, weights: dict[st
     for name, value in values(model).items():
         assert np.array_equal(value, before[name] if name in head else weights[name]), name
     assert (found.taken, found.missing, found.unused) == (len(weights) - 2, [], [])
-    assert found.reshaped == [f"{name} {weights[name].shape} there, {before[name].shape} here" for name in head]
+    assert found.reshaped == [
+        f"{name} {weights[name].shape} in the file, {before[name].shape} in the model" for name in head
+    ]
     said = found.sentences()
     assert said[0] == f"begins with {len(weights) - 2} tensors of ten.safetensors"
     assert len(said) == 2
