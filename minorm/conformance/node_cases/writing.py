@@ -21,12 +21,12 @@ broadcast scales, stash types and float16; gradients by the operator Gradient.
 
 | folder | what is in it | where it belongs |
 |---|---|---|
-| node, simple | a folder for each case: model.onnx, and test_data_set_0 with its inputs and outputs | onnx/backend/test/data |
+| node, simple | a folder a case: model.onnx, and test_data_set_0 with its inputs and outputs | onnx/backend/test/data |
 | case/node, case/model | the Python that makes them | onnx/backend/test/case |
 
 Outputs are computed in float64 from the inputs as they are stored, and then rounded to their type. onnx compares with
-rtol=1e-3 and atol=1e-7. Data far from 0 are an offset plus multiples of 1/4, each multiple with its negative. In float32
-their sum and x - mean are exact. So an implementation fails there if it computes E[x^2] - E[x]^2, or a mean that is not
+rtol=1e-3 and atol=1e-7. Data far from 0 are an offset plus multiples of 1/4, each with its negative. In float32 their
+sum and x - mean are exact. So an implementation fails there if it computes E[x^2] - E[x]^2, or a mean that is not
 exact. In float16 scale is 1 and bias 0, because a sum that cancels would leave nothing to compare.
 
 onnx.checker refuses GroupNormalization of opset 18, which is deprecated, but files of opset 18 to 20 contain it.
