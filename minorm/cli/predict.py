@@ -37,10 +37,10 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "predict",
         help="the class of each picture",
-        description="Print the most probable class of each picture. Pictures are read as for training: they are "
-        "turned upright, the shorter side is scaled, and the centre square is cut out. A folder stands for all "
-        "pictures in it and in its subfolders. If a file is no picture, its name is printed, the other files are "
-        "predicted, and the exit code is 1.",
+        description="Print the most probable class of each picture. Pictures are read as for training: turned "
+        "upright, with the shorter side scaled, and cut to the centre square. A folder stands for all pictures in it "
+        "and in its subfolders. If a file is no picture, its name is printed, the other files are predicted, and the "
+        "exit code is 1.",
         epilog="Example: minorm predict run images/ --csv predictions.csv --html predictions.html",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)

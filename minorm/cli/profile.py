@@ -51,7 +51,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help="the number of steps that are measured "
                         f"(default {STEPS}), after {WARM_UP} steps that are not")  # fmt: skip
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default), cuda or cuda:1")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="the device: cpu (default), cuda or cuda:1")
     parser.add_argument(
         "--by",
         choices=("layer", "operation"),

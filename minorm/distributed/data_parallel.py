@@ -95,7 +95,7 @@ class DistributedDataParallel(Module):
             if not count:
                 return loss.detach()
             if not math.isfinite(loss.item()):
-                raise NonFiniteLoss(f"the loss is {loss.item()}; expected a finite number")
+                raise NonFiniteLoss(f"the loss is {loss.item()}")
             loss.backward()
             return loss.detach()
         total, whole = self._roll_call(loss, count)

@@ -138,7 +138,7 @@ def rounded_bias(bias: Tensor, step: Any) -> Tensor:
     {},
     model="the model itself",
     plan="which operations of the model become integers",
-    fakes="the FakeQuantize layers by their keys",
+    fakes="a dict from key to FakeQuantize layer",
     example="the example inputs of prepare_qat",
 )
 class QATModel(Module):

@@ -126,7 +126,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     option("--num-workers", type=int, metavar="N", help="the number of threads that read images ahead (default 2 for "
            "a folder); changes no result")  # fmt: skip
     option("--threads", type=int, metavar="N", help="the number of processors to use (default: all); changes no result")
-    option("--device", metavar="NAME", help=f"{DEVICE} (default), cuda or cuda:1")
+    option("--device", metavar="NAME", help=f"the device: {DEVICE} (default), cuda or cuda:1")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

@@ -160,7 +160,7 @@ def _show(report: dict[str, Any], rows: Sequence[LayerNoise], args: argparse.Nam
         output.say(line)
     for name in report["stay_float"]:
         output.say(f"stays float, because no integer operation reads it: {name}")
-    output.say(f"{report['score']}: float {report['float']:.2%}, int8 in integers {report['int8']:.2%}")
+    output.say(f"{report['score']}: float model {report['float']:.2%}, int8 model {report['int8']:.2%}")
     fake = report["fake_quantization"]
     output.say(
         f"fake quantization: {fake['differ']:,} of {fake['values']:,} outputs differ from the outputs of the integer "

@@ -51,7 +51,7 @@ def _try_compilers(around: Walls, programs: tuple[str, ...]) -> None:
     if "succeeded" not in answer:
         raise Hole(f"the walls around compilers could not be tried: {answer.get('said', 'no answer')}")
     if answer["succeeded"]:
-        raise Hole(f"the walls around compilers have a hole; from inside, code can {answer['succeeded']}")
+        raise Hole(f"the walls around compilers do not hold; code inside them can {answer['succeeded']}")
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
         answer = process.attack(around)
         if "succeeded" in answer:
             if answer["succeeded"]:
-                raise Hole(f"the walls around students' code have a hole; from inside, code can {answer['succeeded']}")
+                raise Hole(f"the walls around students' code do not hold; code inside them can {answer['succeeded']}")
             return around
         why = errno.errorcode.get(answer.get("errno") or 0, "") or answer.get("said", "no answer")
         if answer.get("stage") == "seccomp":

@@ -73,7 +73,7 @@ def test_a_hole_grades_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, c
     try:
         if syscalls.numbers():
             assert main(["labs", "check", "0", str(tmp_path / "mine.py")]) == 2
-            assert "have a hole; from inside, code can ['read the grades']" in capsys.readouterr().err
+            assert "do not hold; code inside them can ['read the grades']" in capsys.readouterr().err
     finally:
         finding._found.cache_clear()
 
