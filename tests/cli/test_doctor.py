@@ -57,7 +57,7 @@ def test_a_healthy_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_sick_checkpoint(sick: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = doctor(capsys, sick)
     assert code == 1
-    assert "ERROR stale_statistics\n  4: running statistics are 1.3" in out
+    assert "ERROR stale_statistics\n  4: the running statistics differ from the data by 1.3" in out
 
 
 def test_json(sick: str, sick_file: str, capsys: pytest.CaptureFixture[str]) -> None:

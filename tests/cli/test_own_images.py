@@ -360,7 +360,7 @@ def test_a_result_stands_beside_that_of_a_guess(
     there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Three pictures of each class validate, so that a guess is right half the time."""
-    guess = "always guessing the largest class ('bars') would give 50.0 %"
+    guess = "always guessing the largest class ('bars') would have an accuracy of 50.0 %"
     run = tmp_path / "run"
     assert cli.main([*train(there, "x"), "--epochs", "1", "--lr", "1e-9", "-o", str(run)]) == 0
     told = capsys.readouterr().out
@@ -380,11 +380,11 @@ def test_a_result_stands_beside_that_of_a_guess(
 
 def test_a_model_that_only_guesses_is_told_what_to_try() -> None:
     lines = words.compared(0.312, Guess("rose", 0.312))
-    assert lines[0].endswith("would give 31.2 %: the model is no better than guessing")
+    assert lines[0].endswith("would have an accuracy of 31.2 %: the model is no better than guessing")
     assert "--lr" in lines[1]
     assert "--epochs" in lines[1]
     assert words.compared(0.881, Guess("rose", 0.312)) == [
-        "validation accuracy 88.1 %; always guessing the largest class ('rose') would give 31.2 %"
+        "validation accuracy 88.1 %; always guessing the largest class ('rose') would have an accuracy of 31.2 %"
     ]
 
 
@@ -412,7 +412,7 @@ def test_a_run_begins_with_the_weights_of_another(
     own = [*train(there, "x"), "--init", str(tmp_path / "w.safetensors"), "--epochs", "1", "-o", str(tmp_path / "z")]
     assert cli.main(own) == 0
     told = capsys.readouterr().out
-    assert "of the file, but not of this model: evil\\x1b[2J" in told
+    assert "in the file, but not in this model: evil\\x1b[2J" in told
     assert "\x1b[2J" not in told
 
 

@@ -74,7 +74,7 @@ def test_every_command_says_what_it_would_run_and_the_line_to_write(
         capsys.readouterr()
         assert cli.main(words) == 2, words
         told = capsys.readouterr().err
-        assert f"nothing was run: 'build' in '{there}/run/mine.py', SHA-256 {digest}; look at it" in told
+        assert f"in the same folder: 'build' in '{there}/run/mine.py', SHA-256 {digest}. No code was run." in told
         line = shlex.join(["minorm", words[0], "--trust", *words[1:]])
         assert told.endswith(f"to run it, use: {line}\n")
         assert not (there / "ran").exists()

@@ -127,6 +127,6 @@ def test_ctrl_c_says_how_to_go_on(mpiexec: Any, tmp_path: Path, processes: int) 
     _, err = job.communicate(timeout=60)
     assert job.returncode == 130
     train = "minorm train" if processes == 1 else "mpiexec -n 2 minorm train --distributed"
-    assert f"go on with: {train} --resume --out {out}" in err
+    assert f"continue with: {train} --resume --out {out}" in err
     assert "Traceback" not in err
     assert load_training(out / CHECKPOINT)["epoch"] >= 1

@@ -201,7 +201,9 @@ def test_long_labels_that_differ_at_the_end_are_told_apart(processes: int) -> No
     def program(group: Any) -> None:
         group.all_reduce(np.ones(2), label="the gradients of " + "x" * 400 + str(group.rank))
 
-    with pytest.raises(RankError, match=r"rank 0 calls all_reduce of the gradients of x+.*rank 1 all_reduce of the"):
+    with pytest.raises(
+        RankError, match=r"rank 0 calls all_reduce of the gradients of x+.*rank 1 calls all_reduce of the"
+    ):
         on_processes(processes, 2, program)
 
 
