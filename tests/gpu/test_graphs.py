@@ -257,7 +257,7 @@ def test_a_schedule_that_is_given_a_number_stays_outside(cuda: Any) -> None:
 
 def test_one_graph_at_a_time_and_each_once(cuda: Any) -> None:
     run, graph = Run(OPTIMIZERS["SGD"]), mn.cuda.CUDAGraph()
-    with pytest.raises(RuntimeError, match="the current stream is the default one"):
+    with pytest.raises(RuntimeError, match="the current stream is the default stream"):
         graph.capture_begin()
     with mn.cuda.graph(graph):
         run.step()
