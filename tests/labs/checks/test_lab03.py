@@ -198,4 +198,4 @@ def test_nor_do_they_behind_walls(judge_changed: Any) -> None:
     report = judge_changed(3, ("# %% [markdown]\n# ## To think about", f"# %%{kept}{TESTS}{text}\n# %% [markdown]\n#"))
     assert report.by_task()["3.5"][0] == 0
     assert report.by_task()["3.4"][0] == report.by_task()["3.4"][1]
-    assert "is closed here" in next(row.got for row in report.outcomes if row.task == "3.5")
+    assert "cannot be used here" in next(row.got for row in report.outcomes if row.task == "3.5")

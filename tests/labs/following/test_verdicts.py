@@ -71,9 +71,11 @@ def columns(x: Any) -> Any:
         (lambda x: x * 2, HALF, ROUNDED, "a result of * in float16"),
         (lambda x: (x.astype(np.float64) * 2).astype(np.float32), HALF, ROUNDED, "a result of .astype in float64"),
         (lambda x: (x.astype(np.float32) * 2).astype(np.float16).astype(np.float32) + 1, HALF, ROUNDED, "rounded"),
-        (lambda x: np.mean(x, axis=0, dtype=np.float64, out=np.zeros(2, np.float32)), HALF, ROUNDED, "np.mean gave"),
+        (
+            lambda x: np.mean(x, axis=0, dtype=np.float64, out=np.zeros(2, np.float32)), HALF, ROUNDED,
+            "of np.mean in float64"),
         (lambda x: np.exp(x) + 1, X, WORK, ""),
-        (lambda x: sum(np.exp(x) * i for i in range(400)), X, WORK, "as finite differences take"),
+        (lambda x: sum(np.exp(x) * i for i in range(400)), X, WORK, "looks like finite differences"),
         (lambda x: x.sum(0), X, lambda f: verdicts.no_variance(f, "f"), ""),
         (np.std, X, lambda f: verdicts.no_variance(f, "f"), "np.std() was called; write the update yourself"),
         (lambda x: np.square(x) > 2, X, lambda f: verdicts.types(f, ["float32"], "f"), ""),

@@ -123,8 +123,8 @@ def test_a_difference_that_one_number_says(answer: Any, said: str) -> None:
 
 def test_float32_on_the_way() -> None:
     x = np.array([0.1, 0.2, 0.7])
-    assert "computed in float32" in hint(called("doubled", x, (2 * x.astype(np.float32)).astype(np.float64)))
-    assert "computed in float32" in hint(called("doubled", x, 2 * x.astype(np.float32)))
+    assert "computation is in float32" in hint(called("doubled", x, (2 * x.astype(np.float32)).astype(np.float64)))
+    assert "computation is in float32" in hint(called("doubled", x, 2 * x.astype(np.float32)))
     assert hint(called("doubled", x, 2 * x * np.array([1, 1 + 3e-7, 1]))) == ""
 
 

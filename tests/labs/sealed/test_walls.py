@@ -101,7 +101,7 @@ def test_without_walls_one_checks_and_grades_only_whom_one_trusts(
     assert "no walls, so only for your own work" in capsys.readouterr().out
     command = ["labs", "grade", "0", str(file.parent), "--csv", str(table)]
     assert main(command) == 2
-    assert "or with --trust" in capsys.readouterr().err
+    assert "or add --trust" in capsys.readouterr().err
     assert not table.exists()
     assert main([*command, "--trust"]) == 0
     assert "18 of 18  anna.py" in capsys.readouterr().out

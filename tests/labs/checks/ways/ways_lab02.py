@@ -221,7 +221,7 @@ def two_pass(x):
     if x.ndim > 1:
         return np.array([two_pass(column) for column in x.T], x.dtype)
     return x.dtype.type(statistics.pvariance(x.tolist()))
-""", ".tolist() makes Python's number"),
+""", ".tolist(), which turns"),
     ("2.2", "memoryview", """
 def two_pass(x):
     return np.var(np.array(memoryview(np.ascontiguousarray(x))), axis=0)
@@ -326,5 +326,5 @@ def moments(nest, x, centered):
     ("2.6", "the library's", """
 from minorm.kernels.reference import norm as library
 def moments(nest, x, centered): return library.moments(nest, x, centered)
-""", "is closed here"),
+""", "cannot be used here"),
 ]  # fmt: skip

@@ -269,5 +269,5 @@ def root_mean_square(x):
     ("6.5", "the library's", """
 from minorm.kernels.reference import norm as library
 def forward(nest, x, s, b, equation, dtype=None): return library.forward(nest, x, s, b, equation, dtype)
-""", "is closed here"),
+""", "cannot be used here"),
 ]  # fmt: skip
