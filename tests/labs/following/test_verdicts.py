@@ -73,7 +73,8 @@ def columns(x: Any) -> Any:
         (lambda x: (x.astype(np.float32) * 2).astype(np.float16).astype(np.float32) + 1, HALF, ROUNDED, "rounded"),
         (
             lambda x: np.mean(x, axis=0, dtype=np.float64, out=np.zeros(2, np.float32)), HALF, ROUNDED,
-            "of np.mean in float64"),
+            "of np.mean in float64",
+        ),
         (lambda x: np.exp(x) + 1, X, WORK, ""),
         (lambda x: sum(np.exp(x) * i for i in range(400)), X, WORK, "looks like finite differences"),
         (lambda x: x.sum(0), X, lambda f: verdicts.no_variance(f, "f"), ""),
