@@ -245,7 +245,7 @@ def root_mean_square(x):
     out = np.empty(e.shape, x.dtype)
     np.mean(y * y, axis=-1, keepdims=True, dtype=np.longdouble, out=out)
     return np.ldexp(np.sqrt(out), e)
-""", "np.mean gave"),
+""", "a result of np.mean in"),
     ("6.3", "Python's whole numbers", """
 from fractions import Fraction
 import math
