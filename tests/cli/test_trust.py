@@ -80,10 +80,12 @@ def test_every_command_says_what_it_would_run_and_the_line_to_write(
         assert not (there / "ran").exists()
     for words in commands(there / "run", tmp_path)[:2]:
         assert cli.main([words[0], "--trust", *words[1:]]) in (0, 1)
-        assert f"minorm {words[0]}: running 'build' in '{there}/run/mine.py', SHA-256 {digest}" in capsys.readouterr().err
+        assert (
+            f"minorm {words[0]}: running 'build' in '{there}/run/mine.py', SHA-256 {digest}" in capsys.readouterr().err
+        )
     assert (there / "ran").read_text() == "xx"
     assert cli.main(["train", "--trust", "--resume", "-o", str(there / "run")]) == 0
-    assert "runs 'build' in" in capsys.readouterr().err
+    assert "running 'build' in" in capsys.readouterr().err
 
 
 def test_without_the_copy_a_file_of_the_users_is_asked_for(
