@@ -54,7 +54,9 @@ def environment() -> dict[str, str]:
     return minorm_ext.environment()
 
 
-@documented({}, mode='"stdout" prints, "dicts" prints nothing and returns the same as a dictionary')
+@documented(
+    {}, mode='"stdout" prints the configuration; "dicts" prints nothing and returns the configuration as a dictionary'
+)
 @checked
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
     """Show how this installation was built and which hardware and libraries it found, in the form of

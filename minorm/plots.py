@@ -164,7 +164,9 @@ def _loss(axes: Any, losses: Sequence[float], history: Sequence[dict[str, Any]],
     axes.plot(ends, [row["val_loss"] for row in history], "s--", color=VERMILLION, markersize=4, label="test")
     if label_smoothing:
         floor = least_loss(label_smoothing)
-        axes.axhline(floor, color=GREY, linestyle=":", label=f"least that label smoothing {label_smoothing:g} allows")
+        axes.axhline(
+            floor, color=GREY, linestyle=":", label=f"lower bound of the loss with label smoothing {label_smoothing:g}"
+        )
         axes.set_ylim(bottom=floor - 0.08)
     axes.set(title="Loss (cross entropy)", xlabel="training step", ylabel="loss")
     axes.legend()

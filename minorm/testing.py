@@ -19,11 +19,11 @@ from minorm.tensor.tensor import Tensor
 
 @documented(
     {},
-    f="gives a Tensor for Tensors",
+    f="a function of Tensors that returns a Tensor",
     inputs="the Tensors that it is called with, float64",
-    which="the number of the input that the gradient is for",
-    weights="weights of the elements of f's result, an array",
-    h="the distance that an element is moved up and down",
+    which="the number of the input whose gradient is computed",
+    weights="an array of weights for the elements of f's result",
+    h="the distance by which an element is moved up and down",
 )
 def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], which: int, weights: Any, h: float) -> Any:
     """Return the sum of weights * (f(x + h e) - f(x - h e)) / 2h for each unit vector e of input number `which`.
@@ -53,11 +53,11 @@ def numerical_gradient(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], whi
 
 @documented(
     {},
-    f="gives a Tensor, or several in a tuple",
-    inputs="float64 arrays, or Tensors, on a GPU too; those that do not require grad are held fixed",
-    h="the distance that an element is moved up and down",
+    f="a function of the inputs that returns a Tensor, or a tuple of Tensors",
+    inputs="float64 arrays, or Tensors on the CPU or a GPU; Tensors that do not require grad stay fixed",
+    h="the distance by which an element is moved up and down",
     tolerance="the largest error allowed, relative to 1 + the largest slope",
-    seed="of the random weights of f's results, so that no error can hide in a sum",
+    seed="the seed of random weights of f's results, which keep errors from cancelling in a sum",
 )
 def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
     """Compare gradients with (f(x + h e) - f(x - h e)) / 2h for each unit vector e; return the largest relative error.
@@ -114,11 +114,11 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
 
 @documented(
     {},
-    f="gives a Tensor, or several in a tuple",
-    inputs="float64 arrays, or Tensors, on a GPU too; those that do not require grad are held fixed",
-    h="the distance that an element is moved up and down",
+    f="a function of the inputs that returns a Tensor, or a tuple of Tensors",
+    inputs="float64 arrays, or Tensors on the CPU or a GPU; Tensors that do not require grad stay fixed",
+    h="the distance by which an element is moved up and down",
     tolerance="the largest error allowed, relative to 1 + the largest slope",
-    seed="of the random weights, of f's results and of its gradients",
+    seed="the seed of the random weights of f's results and gradients",
 )
 def gradgradcheck(
     f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0

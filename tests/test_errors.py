@@ -505,8 +505,8 @@ MODULES = [
         "an optimizer given nothing",
         lambda: optim.Adam(nn.ReLU().parameters()),
         ValueError,
-        "Adam: params is empty; expected at least one parameter (model.parameters()); a model finds the layers of an "
-        "nn.ModuleList, not those of a list, and each nn.Parameter, not other Tensors",
+        "Adam: params is empty; expected at least one parameter (model.parameters()); a model finds layers in an "
+        "nn.ModuleList, but not in a list, and finds each nn.Parameter, but no other Tensor",
     ),
     Case(
         "a negative learning rate",
@@ -518,14 +518,14 @@ MODULES = [
         "a computed tensor to optimize",
         lambda: optim.SGD([leaf(2) * 2], lr=0.1),
         ValueError,
-        "SGD: params[0] of shape (2,) was computed by Mul; expected a leaf, which keeps its own gradient",
+        "SGD: params[0] of shape (2,) was computed by Mul; expected a leaf, because only a leaf has its own gradient",
     ),
     Case(
         "a gradient of another shape",
         step_with_a_wrong_gradient,
         ValueError,
-        "SGD: the gradient of a parameter is float32 of shape (2,); expected float32 of shape (3,), as the parameter; "
-        "set p.grad to None to drop it",
+        "SGD: the gradient of a parameter is float32 of shape (2,); expected float32 of shape (3,), as for the "
+        "parameter; set p.grad to None to drop the gradient",
     ),
     Case(
         "a schedule of a model",
@@ -547,14 +547,14 @@ DATA = [
         lambda: DataLoader((i for i in range(3)), batch_size=2),
         TypeError,
         "DataLoader: dataset is a generator; expected an object with len(dataset) and dataset[i]; put arrays into an "
-        "ArrayDataset, and what a generator yields into a list",
+        "ArrayDataset, and the samples of a generator into a list",
     ),
     Case(
         "more images than labels",
         lambda: ArrayDataset(np.ones((3, 1)), np.ones(4)),
         ValueError,
-        "ArrayDataset: the arrays have shapes [(3, 1), (4,)]; expected at least one array and the same first axis "
-        "in all",
+        "ArrayDataset: the arrays have shapes [(3, 1), (4,)]; expected at least one array, and the same first axis in "
+        "all arrays",
     ),
     Case(
         "samples of different shapes",

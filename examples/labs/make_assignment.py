@@ -167,12 +167,12 @@ def main(arguments: list[str] | None = None) -> None:
         "--seed",
         type=int,
         required=True,
-        help="chooses the hidden numbers; keep yours secret",
+        help="the seed of the hidden numbers, which students must not know",
     )
     parser.add_argument(
         "--lab-dir",
         metavar="DIR",
-        help="a folder with labs of your own, in place of the course",
+        help="a folder with labs of your own, used in place of the course",
     )
     args = parser.parse_args(arguments)
     make = {"nbgrader": nbgrader, "otter": otter}[args.kind]

@@ -29,15 +29,15 @@ def add(commands: Any) -> None:
         "check",
         help="show an ONNX model, report oddities, and try whether it runs",
         description="Draw an ONNX model as layers, with the shapes, parameters and multiplications at the size given "
-        "with --shape. List every node with its version, whether minorm runs and trains it; every weight that would "
-        "train; every normalization with its mode, momentum and eps, and what is odd about it. Then load it, run the "
-        "ONNX checker, and compare minorm with onnxruntime on random inputs. The exit code is 0 if nothing failed; "
-        "what is merely odd does not count.",
+        "with --shape. List every node with its version, and say whether minorm runs and trains the node. List the "
+        "weights that would train, and the normalizations with mode, momentum, eps and oddities. Then load the model, "
+        "run the ONNX checker, and compare minorm with onnxruntime on random inputs. The exit code is 0 if nothing "
+        "failed; an oddity is no failure.",
     )
     parser.add_argument("model", metavar="MODEL.onnx")
     shape_option.add(parser)
     input_option.add(parser)
-    parser.add_argument("--brief", action="store_true", help="count nodes and weights, and show layers from afar")
+    parser.add_argument("--brief", action="store_true", help="count nodes and weights, and list only whole layers")
     parser.add_argument(
         "--trainable",
         action="store_true",
@@ -48,10 +48,18 @@ def add(commands: Any) -> None:
         "-o", "--out", "--html", dest="html", metavar="FILE", help="write a page with the layers and the graph drawn"
     )
     parser.add_argument(
-        "--max-bytes", type=int, default=limits.ONNX, metavar="N", help="what the model may take (default 2 GiB)"
+        "--max-bytes",
+        type=int,
+        default=limits.ONNX,
+        metavar="N",
+        help="the most memory that the model may take (default 2 GiB)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="N", help=f"onnxruntime may take (default {SECONDS:g})"
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        metavar="N",
+        help=f"the seconds that onnxruntime may take (default {SECONDS:g})",
     )
     external_root.add(parser)
     parser.set_defaults(run=run)

@@ -70,7 +70,7 @@ def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
         and answer["load"].passed
         and all(v.state != "FAILED" for v in verdicts if v != checker)
     ):
-        verdicts[1] = Verdict("checker", "-", f"{checker.text} But minorm and onnxruntime load the model alike")
+        verdicts[1] = Verdict("checker", "-", f"{checker.text} But minorm and onnxruntime both load the model")
     names = [entry.name for entry in found.inputs]
     size = {} if args is None else dict(zip(names, (x.shape for x in args), strict=True))
     return Judged(verdicts, size, seen)
@@ -128,10 +128,10 @@ class _Accepted(Iterator[Any]):
             taken = words.shapes(
                 {n: x.shape for n, x in (_arrays(self.found, self.refused[trials[0].taken]) or {}).items()}
             )
-            return Verdict("minorm", "FAILED", f"fails where onnxruntime runs, at {taken}: {self.error}")
+            return Verdict("minorm", "FAILED", f"fails on inputs on which onnxruntime runs, {taken}: {self.error}")
         return Verdict(
-            "minorm", "-", f"loads it; not run: no size was found that it takes. Give one with --shape, or what an "
-            f"input needs with --input ({self.error})",
+            "minorm", "-", f"loads the model, but found no input size on which it runs ({self.error}). Give a size "
+            "with --shape, or the value of an input with --input",
         )  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def _checker(how: str, answer: Any) -> Verdict:
 
     name = sandbox.version("onnx")
     if not how:
-        return Verdict("checker", "-", f"not asked: {name} refuses GroupNormalization 18, which is valid")
+        return Verdict("checker", "-", f"not run: {name} refuses GroupNormalization 18, although it is valid")
     if not answer["checker"].passed:
         return Verdict("checker", "FAILED", answer["checker"].text)
     return Verdict("checker", "ok", f"valid ({name})" if how == "full" else f"valid, shapes not inferred ({name})")
@@ -179,8 +179,10 @@ def _runtime(answer: Any, fed: bool) -> Verdict:
         return Verdict("onnxruntime", "-", answer["load"].text)
     name = sandbox.version("onnxruntime")
     if not fed:
-        return Verdict("onnxruntime", "-", f"{name} loads it; not run: give free axes a length with --shape")
-    return Verdict("onnxruntime", "ok", f"{name} runs it in {_time(answer['run'].seconds)}")
+        return Verdict(
+            "onnxruntime", "-", f"{name} loads the model, but did not run it: give the free axes a length with --shape"
+        )
+    return Verdict("onnxruntime", "ok", f"{name} runs the model in {_time(answer['run'].seconds)}")
 
 
 def _comparison(found: Inspection, outputs: Any, results: Any) -> Verdict:

@@ -31,24 +31,28 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "conform",
         help="compare runtimes on every normalization of ONNX with a formula in float64",
-        description="Run every normalization of ONNX, in all its versions, on the cases that matter: offsets to 1e6, "
-        "16-bit floats, empty batches, training. Run them in minorm, onnxruntime, the reference evaluator of onnx, "
-        f"PyTorch where it has the operator, and those installed of {', '.join(RUNTIMES[4:])}. Judge each "
-        "result by a formula in float64: a cell is right (with its digits), wrong (by how much, and which known "
-        "defect) or unsupported. With a file, judge its normalizations, node by node. The exit code is 1 only if "
-        "minorm is wrong or a runtime does not run at all.",
+        description="Run every version of every ONNX normalization on the cases that matter: offsets to 1e6, 16-bit "
+        "floats, empty batches, training. The runtimes are minorm, onnxruntime, the reference evaluator of onnx, "
+        f"PyTorch for the operators that it has, and every installed one of {', '.join(RUNTIMES[4:])}. Each result is "
+        "judged by a formula in float64. A cell is right (with the number of right digits), wrong (with the error and "
+        "the known defect) or unsupported. With a file, the normalizations of the file are judged, node by node. The "
+        "exit code is 1 only if minorm is wrong or a runtime does not run at all.",
     )
     parser.add_argument(
         "model",
         nargs="?",
         metavar="MODEL.onnx",
-        help="judge the normalizations of this file instead, each on the numbers that reach it",
+        help="judge the normalizations of this file instead, each on the inputs that it gets when the model runs",
     )
     shape_option.add(parser)
     input_option.add(parser)
-    parser.add_argument("--max-bytes", type=int, metavar="N", help="what the model may take (default 2 GiB)")
+    parser.add_argument(
+        "--max-bytes", type=int, metavar="N", help="the most memory that the model may take (default 2 GiB)"
+    )
     external_root.add(parser)
-    parser.add_argument("--runtime", choices=RUNTIMES, help="this one alone (default: all that are installed)")
+    parser.add_argument(
+        "--runtime", choices=RUNTIMES, help="the only runtime to judge (default: all that are installed)"
+    )
     parser.add_argument("--json", action="store_true", help="every cell as JSON, for programs and bug reports")
     parser.set_defaults(run=run)
 
@@ -76,7 +80,7 @@ def _judged(args: argparse.Namespace) -> Report:
     if args.model is None:
         for name in OF_A_MODEL:
             if getattr(args, name) not in (None, []):
-                raise ValueError(f"--{name.replace('_', '-')} needs MODEL.onnx, and no model is given")
+                raise ValueError(f"--{name.replace('_', '-')} needs MODEL.onnx, but no model is given")
         return conform(runtimes)
     shapes, values = shape_option.parse(args.shape), input_option.parse(args.input)
     most = limits.ONNX if args.max_bytes is None else args.max_bytes
@@ -127,7 +131,7 @@ def _show(report: Report) -> None:
     console = Screen()
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
     console.print(_by_version(report.cells, names) if len(names) <= 4 else _by_runtime(report.cells, names))
-    console.print("\ncells right/wrong/unsupported, and the fewest digits that are right in float32")
+    console.print("\nright/wrong/unsupported cells, and the number of right digits of the worst float32 cell")
     for (runtime, said), operators in _wrong_opsets_by_case(report.cells).items():
         console.print(f"\n{runtime} is wrong: {printable(said)}")
         for operator, cases in operators.items():

@@ -19,19 +19,32 @@ def add(commands: Any) -> None:
         "convert",
         help="write an ONNX model at another opset",
         description="Write an ONNX model at another opset: 7 to the newest, up or down. Nodes that need no change "
-        "stay, and so do names, free axes and the mode of every layer. Before it is written, old and new are compared "
-        "in onnxruntime, at three lengths of every free axis.",
+        "stay as they are, and so do names, free axes and the mode of every layer. Before the file is written, "
+        "onnxruntime runs the old and the new model at three lengths of every free axis, and the results are "
+        "compared.",
         epilog="Example: minorm convert model.onnx --opset 13 -o model-13.onnx",
     )
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("--opset", type=int, required=True, metavar="N", help="the opset to write")
-    parser.add_argument("-o", "--out", metavar="FILE", help="default: MODEL-opsetN.onnx beside it")
-    shape_option.add(parser, does=": the size that old and new are compared at, where guessing fails; axes stay free")
-    shape_option.add(parser, "--fix-shape", ": the file that is written has this length fixed")
-    parser.add_argument("--external-data", action="store_true", help="put weights into FILE.data, whatever their size")
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", help="the file to write (default: MODEL-opsetN.onnx beside the model)"
+    )
+    shape_option.add(
+        parser,
+        does=": the size at which the old and the new model are compared (needed only if "
+        "guessing fails; the axes stay free)",
+    )
+    shape_option.add(parser, "--fix-shape", "; in the new file this length is fixed")
+    parser.add_argument(
+        "--external-data", action="store_true", help="put the weights into FILE.data, even if they are small"
+    )
     parser.add_argument("--no-verify", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument(
-        "--max-bytes", type=int, default=limits.ONNX, metavar="N", help="what the model may take (default 2 GiB)"
+        "--max-bytes",
+        type=int,
+        default=limits.ONNX,
+        metavar="N",
+        help="the most memory that the model may take (default 2 GiB)",
     )
     external_root.add(parser)
     parser.set_defaults(run=run)
@@ -64,5 +77,5 @@ def run(args: argparse.Namespace) -> int:
     for note in notes:
         output.show(message(f"note: {str(note.message).removeprefix('convert: ')}"))
     if not args.no_verify and not any("not compared" in str(note.message) for note in notes):
-        output.say("onnxruntime computes from it what it computes from the old one")
+        output.say("onnxruntime gives the same results for the new model as for the old one")
     return 0

@@ -38,10 +38,16 @@ def add(commands: Any) -> None:
         "The exit code is 0 if every check holds.",
     )
     parser.add_argument("--epochs", type=int, default=8, help="passes over the training images (default 8)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first run: split, weights and order (default 0)")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs, for a mean accuracy (default 3)")
-    parser.add_argument("--threads", type=int, help="processors to use (default all)")
-    parser.add_argument("-o", "--out", default="runs/demo", metavar="DIR", help="where files go (default runs/demo)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="the seed of the first run: of its split, weights and order (default 0)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="the number of runs whose mean accuracy is shown (default 3)"
+    )
+    parser.add_argument("--threads", type=int, help="the number of processors to use (default: all)")
+    parser.add_argument(
+        "-o", "--out", default="runs/demo", metavar="DIR", help="the folder for all files (default runs/demo)"
+    )
     parser.set_defaults(run=run)
 
 

@@ -36,35 +36,42 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
         help="find what is wrong with the normalizations of a trained model",
-        description="Run a model in evaluation and with the batch's statistics on up to 512 training images, and tell "
-        "what is wrong with its normalizations: a row for each layer, and for each finding the numbers, why it "
-        "matters and "
-        "what to do. MODEL may also be FILE.py:FUNCTION of yours, which returns a module of PyTorch or of minorm, or "
-        "(model, batches). Without --data an ONNX file is given noise, and what depends on images is not said. The "
-        "exit code is 1 if something stands above a note.",
+        description="Run a model on up to 512 training images, once in evaluation mode and once with the statistics "
+        "of the batch, and tell what is wrong with its normalizations. Each layer has a row; each finding has its "
+        "numbers, a reason and advice. MODEL may also be a function of yours, FILE.py:FUNCTION, which returns a "
+        "module of PyTorch or of minorm, or (model, batches). Without --data an ONNX file is run on noise, and "
+        "findings that need images are left out. The exit code is 1 if a finding is more severe than a note.",
         epilog="docs/doctor.md has a section for each finding.",
     )
-    parser.add_argument("model", metavar="MODEL", help=f"{sources.MODEL_HELP}; or FILE.py:FUNCTION, which is run")
+    parser.add_argument(
+        "model", metavar="MODEL", help=f"{sources.MODEL_HELP}; or FILE.py:FUNCTION, a function that is called"
+    )
     parser.add_argument(
         "--weights",
         metavar="FILE",
-        help="of FILE.py:FUNCTION: .pt, .safetensors or .npz, of which arrays alone are read",
+        help="weights for the model of FILE.py:FUNCTION: a .pt, .safetensors or .npz file (no code in the file is run)",
     )
     sources.add_data(parser)
     parser.add_argument(
-        "--image-size", type=int, metavar="N", help="of FILE.py:FUNCTION: the size of a folder's images"
+        "--image-size",
+        type=int,
+        metavar="N",
+        help="for FILE.py:FUNCTION: the size to which the images of a folder are scaled",
     )
-    parser.add_argument("--batch-size", type=int, metavar="N", help="that the model trained with, where no run says it")
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="the batch size of training (needed if MODEL is not of a run)"
+    )
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
     parser.add_argument(
-        "--plot", metavar="FILE", help="a picture: distributions and gap of each layer (.png, .svg, .pdf)"
+        "--plot", metavar="FILE", help="draw the distributions and the gap of each layer (.png, .svg, .pdf)"
     )
     parser.add_argument(
         "--fix",
         choices=FIXES,
-        help="write a corrected model: precise_bn measures the running statistics anew, freeze keeps them from now on",
+        help="write a corrected model: precise_bn measures the running statistics anew, freeze keeps them unchanged "
+        "in later training",
     )
-    parser.add_argument("-o", "--out", metavar="FILE", help="where the corrected model goes, of the kind MODEL is")
+    parser.add_argument("-o", "--out", metavar="FILE", help="the file for the corrected model, in the format of MODEL")
     external_root.add(parser)
     parser.set_defaults(run=run)
 
@@ -86,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
         output.say(patient.name)
         output.show(found)
         for layer, gap in gaps.items():
-            output.say(f"folded: {layer} with its running statistics is {gap:.1%} from the batch's")
+            output.say(
+                f"folded: with running statistics, {layer} differs by {gap:.1%} from its result with batch statistics"
+            )
     if args.plot:
         _draw(found, args.model, args.plot)
     if args.fix:
@@ -117,8 +126,8 @@ def _check(args: argparse.Namespace) -> None:
     """Raise UsageError if options contradict each other."""
     if (args.fix is None) != (args.out is None):
         raise UsageError(
-            "--fix and --out FILE need each other: --fix says what to correct, and --out where to write the corrected "
-            "model"
+            "--fix and --out FILE need each other: --fix says what to correct, --out where the corrected model is "
+            "written"
         )
     output_files.check_picture("--plot", args.plot)
     for option in ("image_size", "batch_size"):
@@ -143,11 +152,11 @@ def _open_model_and_images(args: argparse.Namespace) -> _Patient:
     batch_size = {"batch_size": args.batch_size or (source.settings.batch_size if source.settings else None)}
     if source.kind == "onnx" and args.data is None and args.path is None:
         if args.fix == "precise_bn":
-            raise UsageError("--fix precise_bn measures images; expected --data, as the file does not say what it was "
-                             "trained on")  # fmt: skip
+            raise UsageError("--fix precise_bn needs images, and the file does not say what it was trained on; "
+                             "expected --data")  # fmt: skip
         return _Patient(source.path, source.model, None, batch_size, source)
     if source.qat is not None and args.fix:
-        raise UsageError(f"--fix: {source.path} trains for int8; expected a float model, from which --init begins anew")
+        raise UsageError(f"--fix: {source.path} is a model in training for int8; expected a float model")
     model = source.model if source.qat is None else source.qat.model
     return _Patient(source.path, model, sources.training_loader(source, args), batch_size, source)
 
@@ -201,12 +210,12 @@ def _correct_and_write(source: Source, loader: DataLoader, fix: str, out: str) -
     if fix == "freeze":
         nn.utils.freeze_norm(source.model)
         source.write(out)
-        return f"{out}: every layer with running statistics is frozen"
+        return f"{out}: all layers with running statistics are frozen"
     size = loader.batch_size or 1
     batches = min(len(loader), -(-MAX_STATISTICS_IMAGES // size))
     nn.utils.precise_bn(source.model, loader, num_iters=batches)
     source.write(out)
-    return f"{out}: running statistics measured anew, on {batches * size:,} images"
+    return f"{out}: the running statistics were measured anew on {batches * size:,} images"
 
 
 def _draw(found: Diagnosis, title: str, path: str) -> None:

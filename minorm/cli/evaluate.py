@@ -33,14 +33,15 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "evaluate",
         help="accuracy and loss of a model on images that were set aside, or on a folder",
-        description="Accuracy and mean cross entropy, without smoothing and weights; precision, recall, F1 and AUROC "
-        "of each class, top-k accuracy, and how far probabilities can be believed. Without --path on the validation "
-        "images of the run, by which it chose its best epoch; with --path DIR on every picture in that folder.",
+        description="Measure accuracy, mean cross entropy (without label smoothing and class weights), top-k "
+        "accuracy, calibration, and precision, recall, F1 and AUROC of each class. Without --path the images are the "
+        "validation images of the run, which also chose its best epoch. With --path DIR they are all pictures in that "
+        "folder.",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
     sources.add_data(parser)
-    parser.add_argument("--split", choices=list(SPLITS), help="which images: those set aside to validate, "
-                        "those of test/, those trained on, or all (default all with --path DIR, else validation)"
+    parser.add_argument("--split", choices=list(SPLITS), help="which images to score: the validation images, those of "
+                        "test/, the training images, or all (default: all with --path DIR, else validation)"
                         )  # fmt: skip
     parser.add_argument("--top-k", type=int, default=5, metavar="K", help="count an image as right if its class is "
                         "among the K most probable (default 5)")  # fmt: skip

@@ -43,69 +43,80 @@ def add(commands: Any) -> None:
         help="where to write them (default: here); made if it does not exist",
     )
     start.add_argument(
-        "--seed", metavar="YEAR", help="a variant: other constants, layouts and planted bugs; a year, or another text"
+        "--seed",
+        metavar="YEAR",
+        help="a year or another text that chooses a variant, with other constants, layouts and planted bugs",
     )
     start.set_defaults(run=_start)
 
     check = actions.add_parser(
-        "check", help="check a solution: show what was expected, the answer that came, and the points"
+        "check", help="check a solution: show the expected answers, the answers of the solution, and the points"
     )
     check.add_argument("lab", type=int, metavar="N")
     check.add_argument(
-        "file", metavar="FILE", help="the .py or the .ipynb; of a folder or a .zip the one that was changed"
+        "file",
+        metavar="FILE",
+        help="the .py or the .ipynb file, or a folder or .zip with them, of which the changed file is checked",
     )
     check.add_argument("--json", action="store_true", help="print results.json for Gradescope's autograder instead")
-    check.add_argument("--task", metavar="N.M", help="run the checks of this task alone, which is quicker")
-    check.add_argument(
-        "--hint", action="store_true", help="at each check that failed, say which mistakes are common there"
-    )
+    check.add_argument("--task", metavar="N.M", help="run only the checks of this task, which is faster")
+    check.add_argument("--hint", action="store_true", help="show common mistakes at each check that failed")
     check.set_defaults(run=_check)
 
     grade = actions.add_parser("grade", help="grade a folder of submissions and write a CSV")
     grade.add_argument("lab", type=int, metavar="N")
-    grade.add_argument("folder", metavar="FOLDER", help="of files, or of a folder for each student")
+    grade.add_argument(
+        "folder", metavar="FOLDER", help="the folder with the submissions: files, or a folder for each student"
+    )
     grade_options.declare(grade)
     grade.set_defaults(run=_grade)
 
     zipped = actions.add_parser("gradescope", help="write a zip that sets up Gradescope's autograder for a lab")
     zipped.add_argument("lab", type=int, metavar="N")
-    zipped.add_argument("-o", "--out", metavar="FILE", help="default: labN.zip here")
+    zipped.add_argument(
+        "-o", "--out", metavar="FILE", help="the file to write (default: labN.zip in the current folder)"
+    )
     zipped.add_argument(
         "--wheel",
         required=True,
         metavar="FILE",
-        help="minorm's, for Linux on x86-64: `pip wheel --no-deps .` in a clone",
+        help="a wheel of minorm for Linux on x86-64, made by `pip wheel --no-deps .` in a clone",
     )
     zipped.set_defaults(run=_gradescope)
 
     for command in (listing, start, check, grade, zipped):
-        command.add_argument("--lab-dir", metavar="DIR", help="a folder with labs of your own, in place of the course")
+        command.add_argument(
+            "--lab-dir", metavar="DIR", help="a folder with labs of your own, used in place of the course"
+        )
     for command in (check, zipped):
         command.add_argument(
             "--hidden",
             choices=gradescope.HIDDEN,
             default="visible",
-            help="when Gradescope shows students the checks that their notebook has not (default: visible)",
+            help="when Gradescope shows students the checks that are not in their notebook (default: visible)",
         )
     for command in (check, grade, zipped):
         command.add_argument(
             "--seed",
             type=_seed,
             default=judging.SEED,
-            help="chooses the hidden numbers; keep yours secret; - reads it from standard input",
+            help="the seed of the hidden numbers, which students must not know; - reads the seed from standard input",
         )
         command.add_argument(
             "--variant",
             metavar="YEAR",
-            help="the --seed that `labs start` had, 'plain' for none; "
-            + ("default: the one that the file names" if command is check else "default: plain"),
+            help="the --seed that `labs start` was given, or 'plain' for none; "
+            + ("default: the variant that the file names" if command is check else "default: plain"),
         )
     for command in (check, grade):
         command.add_argument(
-            "--memory", type=int, metavar="MB", help="limit of address space, 0 for none; default: the lab's, 4096"
+            "--memory",
+            type=int,
+            metavar="MB",
+            help="the limit of address space, 0 for no limit (default: the limit of the lab, 4096)",
         )
         command.add_argument(
-            "--patience", type=float, default=1.0, metavar="X", help="multiplies every limit of time, for slow machines"
+            "--patience", type=float, default=1.0, metavar="X", help="a factor for all time limits, for slow machines"
         )
 
 
@@ -242,12 +253,15 @@ def _grade(args: argparse.Namespace) -> int:
     lab.require()
     if not options.walls.stand and not args.trust:
         raise UsageError(
-            f"{options.walls}; no submission was graded. Grade in a container or on Linux, as docs/labs.md says, "
-            "or with --trust, if you trust these students with all your files"
+            f"{options.walls}; no submission was graded. Grade in a container or on Linux, as docs/labs.md says, or "
+            "add --trust if these students may read and change all your files"
         )
     reference = Path(args.reference) if args.reference else catalogue.reference(lab)
     if reference is None:
-        output.note("The judge was not tried first: this package has no solutions; --reference names one.")
+        output.note(
+            "The judge was not tried on a right solution first, because this package has none; give one with "
+            "--reference."
+        )
     else:
         grading.try_judge(lab, reference, options)
     rows = []

@@ -28,15 +28,15 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "lr-find",
         help="find a learning rate for `minorm train`",
-        description="Train for some steps while the learning rate rises, and say where the loss falls fastest. Takes "
-        "what `minorm train` takes of images, model and optimizer; options that last for a whole run, as --epochs, "
-        "change nothing. Nothing that was trained is kept.",
+        description="Train for some steps while the learning rate rises, and say where the loss falls fastest. The "
+        "options for images, model and optimizer are those of `minorm train`. Options for a whole run, such as "
+        "--epochs, have no effect. The trained weights are not kept.",
     )
     train_options.add_training(parser)
     trust.add(parser)
     parser.add_argument("--start-lr", type=float, default=1e-6, metavar="X", help="first rate (default %(default)g)")
     parser.add_argument("--end-lr", type=float, default=10.0, metavar="X", help="last rate (default %(default)g)")
-    parser.add_argument("--steps", type=int, default=100, metavar="N", help="how many (default %(default)d)")
+    parser.add_argument("--steps", type=int, default=100, metavar="N", help="the number of steps (default %(default)d)")
     parser.add_argument("-o", "--out", metavar="FILE", help="a .png, .svg or .pdf file for the curve, with the numbers "
                         "in a .csv file beside it; or a .csv file alone")  # fmt: skip
     parser.add_argument("--json", action="store_true", help='{"suggestion", "steepest", "minimum", "rates", "losses", '
@@ -93,10 +93,10 @@ def _show(found: optim.RangeTest) -> None:
     for line in curve(found.smoothed, ends, "learning rate", top=1.25 * found.smoothed[0]):
         output.say(line)
     if found.suggestion is None:
-        output.say("the loss falls at none of these rates; try others: --start-lr, --end-lr, --steps")
+        output.say("the loss falls at none of these rates; try other values of --start-lr, --end-lr and --steps")
         return
     output.say(f"the loss falls fastest at {found.steepest:.2g}, and is smallest at {10 * found.minimum:.2g}")
-    output.say(f"suggestion: --lr {found.suggestion:.2g}, a tenth of the second")
+    output.say(f"suggestion: --lr {found.suggestion:.2g}, a tenth of the rate at the smallest loss")
 
 
 def _check_out(path: str | None) -> None:

@@ -37,19 +37,26 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "predict",
         help="the class of each picture",
-        description="The most probable class of each picture, read as for training: turned upright, the shorter side "
-        "scaled, the centre cut. Of a folder all pictures in it and below are predicted. A file that is no picture is "
-        "named, the others are predicted, and the exit code is 1.",
+        description="Print the most probable class of each picture. Pictures are read as for training: turned "
+        "upright, with the shorter side scaled, and cut to the centre square. A folder stands for all pictures in it "
+        "and in its subfolders. If a file is no picture, its name is printed, the other files are predicted, and the "
+        "exit code is 1.",
         epilog="Example: minorm predict run images/ --csv predictions.csv --html predictions.html",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
-    parser.add_argument("images", metavar="IMAGES", nargs="+", help=f"{FORMATS} files, and folders of them")
+    parser.add_argument("images", metavar="IMAGES", nargs="+", help=f"{FORMATS} files, and folders with such files")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='[{"file", "label", "probability"}], with --top-k also "top"')
-    form.add_argument("--csv", nargs="?", const=PRINT, metavar="FILE.csv", help="the same with a header, for "
-                      "spreadsheets; without a file it is printed")  # fmt: skip
-    parser.add_argument("--html", metavar="FILE.html", help="write a page with thumbnails, the least sure first")
-    parser.add_argument("--top-k", type=int, default=1, metavar="K", help="the K most probable classes (default 1)")
+    form.add_argument("--csv", nargs="?", const=PRINT, metavar="FILE.csv", help="write the rows of --json as CSV with "
+                      "a header, for spreadsheets; without a file name print them")  # fmt: skip
+    parser.add_argument(
+        "--html",
+        metavar="FILE.html",
+        help="write a page with thumbnails, in which the least certain predictions come first",
+    )
+    parser.add_argument(
+        "--top-k", type=int, default=1, metavar="K", help="show the K most probable classes (default 1)"
+    )
     sources.add_limit(parser)
     sources.add_code(parser)
     external_root.add(parser)
@@ -66,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
     found = source.preprocessing
     if found is None:
         raise ValueError(
-            f"{source.path} does not say how images are scaled, and its input is not N x C x size x size with 1 or 3 "
-            "channels; call the model in Python"
+            f"{source.path} does not say how images are scaled. This cannot be guessed, because the model's input is "
+            "not N x C x size x size with C = 1 or 3; call the model in Python"
         )
     output_files.check("predict", source.path, None if args.csv == PRINT else args.csv, args.html)
     files = _files(args.images)
@@ -95,7 +102,9 @@ def _check(args: argparse.Namespace) -> None:
     if args.top_k < 1:
         raise UsageError(f"--top-k {args.top_k}: expected at least 1")
     if args.csv not in (None, PRINT) and not args.csv.lower().endswith(".csv"):
-        raise UsageError(f"--csv {args.csv}: expected a name that ends in .csv; to print, put --csv last")
+        raise UsageError(
+            f"--csv {args.csv}: expected a name that ends in .csv; to print the CSV, make --csv the last argument"
+        )
     if args.html is not None and not args.html.lower().endswith((".html", ".htm")):
         raise UsageError(f"--html {args.html}: expected a name that ends in .html")
 
@@ -167,8 +176,9 @@ def _rows(
         logits: Any = predict(model, Tensor(scale(pixels, generator).astype(source.image_type)))
         logits = logits[0] if isinstance(logits, tuple) else logits
         if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
-            raise ValueError(f"the model makes {tuple(logits.shape)} of {len(images)} images; expected one number a "
-                             f"class{f' for {len(found.classes)} classes' if found.classes else ''}")  # fmt: skip
+            raise ValueError(f"for {len(images)} images the model's output has shape {tuple(logits.shape)}; expected "
+                             "one row for each image, with one number for each "
+                             f"{f'of {len(found.classes)} classes' if found.classes else 'class'}")  # fmt: skip
         numbers = logits.cpu().numpy()
         given = source.gives_probabilities and args.tta is None
         probabilities = numbers.astype(np.float64) if given else softmax(numbers)

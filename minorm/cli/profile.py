@@ -34,25 +34,43 @@ def add(commands: Any) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "profile",
-        help="where the time and the memory of a model go, by layer or operation",
-        description="Run training steps of a model and tell where their time and memory go: a row for each layer, "
-        "forward and backward, and one sentence about the largest. Without --data the images are random numbers, so "
-        "that only the model is measured; with it they are read, and that counts as well.",
+        help="show how much time and memory each layer or operation of a model takes",
+        description="Run training steps of a model, and show the time and memory of each layer, forward and backward, "
+        "and one sentence about the largest. Without --data the images are random numbers, so that only the model is "
+        "measured. With --data the time to read the images is measured as well.",
         epilog="Example: minorm profile run -o trace.json, which https://ui.perfetto.dev shows as a flame graph",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
-    parser.add_argument("--inference", action="store_true", help="forward passes in evaluation mode, without gradients")
-    parser.add_argument("--batch-size", type=int, metavar="N", help=f"default: that of the run, else {BATCH}")
-    parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help=f"that are measured (default {STEPS}), "
-                        f"after {WARM_UP} others")  # fmt: skip
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default), cuda or cuda:1")
-    parser.add_argument("--by", choices=("layer", "operation"), default="layer", help="what a row is (default layer)")
-    parser.add_argument("--sort-by", choices=SORTS, metavar="COLUMN", help=f"one of {', '.join(SORTS)} (default: self "
-                        "time)")  # fmt: skip
-    parser.add_argument("--rows", type=int, default=ROWS, metavar="N", help=f"at most (default {ROWS}; -1 for all)")
+    parser.add_argument(
+        "--inference",
+        action="store_true",
+        help="run forward passes in evaluation mode, without gradients, instead of training steps",
+    )
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help=f"the batch size (default: that of the run, otherwise {BATCH})"
+    )
+    parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help="the number of steps that are measured "
+                        f"(default {STEPS}), after {WARM_UP} steps that are not")  # fmt: skip
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="the device: cpu (default), cuda or cuda:1")
+    parser.add_argument(
+        "--by",
+        choices=("layer", "operation"),
+        default="layer",
+        help="what each row of the table stands for (default layer)",
+    )
+    parser.add_argument("--sort-by", choices=SORTS, metavar="COLUMN", help="the column to sort by, one of "
+                        f"{', '.join(SORTS)} (default: self time)")  # fmt: skip
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=ROWS,
+        metavar="N",
+        help=f"the largest number of rows (default {ROWS}; -1 for all rows)",
+    )
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
-    parser.add_argument("-o", "--out", metavar="FILE", help="a flame graph: trace.json for https://ui.perfetto.dev, or "
-                        f"a name that ends in {SPEEDSCOPE} for https://www.speedscope.app")  # fmt: skip
+    parser.add_argument("-o", "--out", metavar="FILE", help="write a flame graph: trace.json for "
+                        f"https://ui.perfetto.dev, or a name that ends in {SPEEDSCOPE} for "
+                        "https://www.speedscope.app")  # fmt: skip
     sources.add_data(parser)
     external_root.add(parser)
     sources.add_dtype(parser)
@@ -100,8 +118,8 @@ def _check(args: argparse.Namespace) -> None:
 def _tell(prof: profiler.profile, args: argparse.Namespace, what: str, images: int) -> None:
     rows = prof.key_averages(group_by_layer=args.by == "layer")
     step = rows.total / prof.steps
-    output.say(f"{what}: {duration(step)} a step, {1e6 * images / rows.total:,.0f} images/s, "
-               f"at most {size(prof.peak_memory)} at a time")  # fmt: skip
+    output.say(f"{what}: {duration(step)} per step, {1e6 * images / rows.total:,.0f} images/s, peak memory "
+               f"{size(prof.peak_memory)}")  # fmt: skip
     output.say("")
     for line in rows.table(sort_by=args.sort_by, row_limit=args.rows).splitlines():
         output.say(line)

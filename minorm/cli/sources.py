@@ -217,18 +217,19 @@ def _freeze(model: Module, names: Any, path: str) -> None:
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name a data set."""
-    parser.add_argument("--data", choices=DataSets(MODEL_FOR), help="images to read: a set, or the path of a folder "
-                        "or a .npz file; default: those of the run")  # fmt: skip
-    parser.add_argument("--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a "
-                        "class, or a .npz file; default: where the run found them")  # fmt: skip
+    parser.add_argument("--data", choices=DataSets(MODEL_FOR), help="the images to read: a data set, or the path of a "
+                        "folder or a .npz file (default: the images of the run)")  # fmt: skip
+    parser.add_argument("--path", help="the path of the images: the folder of mnist, fashion or cifar10, a folder "
+                        "with one folder for each class, or a .npz file (default: the path that the run "
+                        "recorded)")  # fmt: skip
     add_limit(parser)
     add_code(parser)
 
 
 def add_code(parser: argparse.ArgumentParser) -> None:
     """Declare the options for the code that builds a checkpoint's model."""
-    parser.add_argument("--model", dest="instead", metavar="FILE.py:FUNCTION", help="build the model with this file of "
-                        "yours, where the run was trained with such a one")  # fmt: skip
+    parser.add_argument("--model", dest="instead", metavar="FILE.py:FUNCTION", help="build the model with this file "
+                        "of yours, if the run was trained with such a file")  # fmt: skip
     trust.add(parser)
 
 
@@ -239,7 +240,9 @@ def allowed(args: argparse.Namespace) -> Trust:
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:
     """Declare the option for the type to compute in."""
-    parser.add_argument("--dtype", choices=DTYPES, help="of weights and activations (default: that of the file)")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, help="the type of weights and activations (default: that of the file)"
+    )
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
@@ -248,8 +251,8 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
         "--max-bytes",
         type=int,
         metavar="N",
-        help="what a file may take in memory when it is read: an ONNX model, an .npz or IDX file, a picture; each has "
-        "a default, which the error names",
+        help="the most memory that a file may take when it is read: an ONNX model, an .npz or IDX file, or a picture; "
+        "the error message names the default",
     )
 
 
@@ -313,7 +316,7 @@ def _of_no_run(name: str, args: argparse.Namespace) -> Settings:
 
 def tell_place(path: str) -> None:
     """Print the path from which images will be read. A run that comes from a stranger may name any path."""
-    output.note(f"minorm: reads the images in {path}, where the run found them")
+    output.note(f"minorm: reading the images in {path}, the path that the run recorded")
 
 
 def check_path(name: str | None, path: str | None) -> None:
@@ -323,8 +326,8 @@ def check_path(name: str | None, path: str | None) -> None:
     """
     if name == "digits" and path is not None:
         raise UsageError(
-            f"--path {path} is for your own images, and the digits come with scikit-learn; expected another --data, "
-            "such as folder, or no --path"
+            f"--path {path} is given, but the digits are read from scikit-learn; expected another --data, such as "
+            "folder, or no --path"
         )
 
 

@@ -41,11 +41,12 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a CNN on your own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
-        description="Train a CNN: `minorm train --path images/`, with one folder for each class there, or in "
-        "its train/ beside val/ and test/. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and "
-        "DIR/log.csv are replaced; at the end there are DIR/report.html and DIR/outcome.json. Ctrl-C stops at "
-        "once, and --resume goes on from the last finished epoch to the same bits. For your own images the "
-        "settings that you do not give are chosen by the images, and shown with the reason.",
+        description="Train a CNN, for example by `minorm train --path images/`, where images/ has one folder for each "
+        "class, or train/, val/ and test/ with such folders. After every epoch DIR/checkpoint.safetensors, "
+        "DIR/best.safetensors and DIR/log.csv are replaced; at the end DIR/report.html and DIR/outcome.json are "
+        "written. Ctrl-C stops at once; --resume continues after the last finished epoch, and the final weights are "
+        "the same bits as without a stop. For your own images, settings that you do not give are chosen to suit the "
+        "images, and printed with the reason.",
     )
     train_options.add(parser)
     parser.set_defaults(run=functools.partial(run, parser))
@@ -61,8 +62,8 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     if processes > 1 and not args.distributed:
         if process == 0:
             output.note(
-                f"minorm train: it was started as {processes} processes, and each would train alone and write over the "
-                "others' files; to train one model together add --distributed"
+                f"minorm train: the launcher started {processes} processes, and each would train its own model and "
+                "overwrite the files of the others; add --distributed to train one model with all processes"
             )
         return 2
     if args.other_images and not args.resume:
@@ -70,7 +71,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     if args.trust and not args.resume and args.init is None:
         raise UsageError("--trust needs --resume or --init")
     if args.init is not None and args.resume:
-        raise UsageError("--init is only for a new run; --resume continues with the weights of the run")
+        raise UsageError("--init is only for a new run; with --resume the run continues with its own weights")
     logger_option.check(args.logger)
     if args.path is not None and args.data is None and not args.resume:
         args.data = sources.usual_data(args.path)
@@ -152,11 +153,11 @@ def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, st
     if settings.dtype == "bfloat16" and args.device == "cpu" and not training.finished:
         yield words.gain_of_bfloat16(minorm_ext.levels()[-1])
     if part := fold_of(settings.fold):
-        yield (f"validates on fold {part[0]} of {part[1]}; for all of them: "
-               f"for i in $(seq {part[1]}); do minorm train ... --fold $i/{part[1]}; done")  # fmt: skip
+        yield (f"validation is on fold {part[0]} of {part[1]}; for all folds: for i in $(seq {part[1]}); do minorm "
+               f"train ... --fold $i/{part[1]}; done")  # fmt: skip
     if reasons:
         said = (f"--{name.replace('_', '-')} {getattr(settings, name)} ({why})" for name, why in reasons.items())
-        yield f"chosen by the images: {', '.join(said)}"
+        yield f"chosen to suit the images: {', '.join(said)}"
     if training.initial is not None and not args.resume:
         yield from training.initial.sentences()
     if args.pretrained is not None:
@@ -165,8 +166,9 @@ def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, st
         yield from transfer_options.sentences(training)
     if args.resume and args.epochs is not None:
         rate, done = training.optimizer.param_groups[0]["lr"], training.epoch
-        yield (f"goes on from epoch {done} to {settings.epochs}; the learning rate is {rate:.3g} now, as after {done} "
-               f"epochs of a run of {settings.epochs} (schedule {settings.schedule})")  # fmt: skip
+        yield (f"continuing after epoch {done}, up to epoch {settings.epochs}; the learning rate is now {rate:.3g}, "
+               f"the value after {done} epochs of the {settings.schedule} schedule for {settings.epochs} "
+               "epochs")  # fmt: skip
 
 
 def _tell_the_end(training: Run, out: str, told: LineDisplay) -> None:
@@ -174,7 +176,7 @@ def _tell_the_end(training: Run, out: str, told: LineDisplay) -> None:
     for line in words.skipped(training.sets):
         told.say(line)
     if training.epoch < training.settings.epochs:
-        told.say(f"no better score in {training.settings.early_stopping} epochs: ended early")
+        told.say(f"ended early, because {training.settings.early_stopping} epochs brought no better score")
     best = training.history[training.best_epoch - 1]
     told.say(f"best: epoch {best['epoch']}, {_score('validation', best['val_loss'], best['val_accuracy'])}")
     if best["val_accuracy"] is not None:
@@ -198,10 +200,15 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
     path = os.path.join(out, CHECKPOINT)
     if not os.path.exists(path):
         best = os.path.join(out, BEST)
-        return f"{best} is there, but no {path} to go on from" if os.path.exists(best) else "nothing was written yet"
+        return (
+            (f"{best} exists, but there is no {path} to continue from")
+            if os.path.exists(best)
+            else "nothing was written yet"
+        )
     train = f"mpiexec -n {group.processes} minorm train --distributed" if group.processes > 1 else "minorm train"
     return (
-        f"{path} holds the end of epoch {load_training(path)['epoch']}; go on with: {train} --resume --out {out}"
+        f"{path} holds the state after epoch {load_training(path)['epoch']}; continue with: {train} --resume --out "
+        f"{out}"
         + (f" --path {args.path}" if args.path else "")
         + (f" --model {args.model}" if args.model and is_file(args.model) else " --trust" if args.trust else "")
         + (f" --num-workers {args.num_workers}" if args.num_workers is not None else "")
@@ -233,8 +240,8 @@ def _settings(args: argparse.Namespace) -> Settings:
     for name, value in given.items():
         if value != getattr(settings, name):
             raise ValueError(
-                f"the run in {args.out} has {name}={getattr(settings, name)!r}, --resume goes on with "
-                f"that; got {value!r}; for another value start a new run with another --out"
+                f"{name} is {value!r}; expected {getattr(settings, name)!r}, as in the run in {args.out}, because "
+                "--resume keeps the settings; for another value start a new run with another --out"
             )
     if args.path is None:
         args.path = images.place(found.get("images"), file)
@@ -262,7 +269,7 @@ def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, 
             graph=not args.no_graph,
         )
     if group.rank == 0 and os.path.exists(os.path.join(out, CHECKPOINT)):
-        raise ValueError(f"{out} holds a run already; go on with it (--resume) or choose another --out")
+        raise ValueError(f"{out} already holds a run; continue this run with --resume, or choose another --out")
     if group.rank == 0 and os.path.exists(os.path.join(out, BEST)):
         raise ValueError(f"{out} holds the {BEST} of another run; move it away or choose another --out")
     group.barrier()  # rank 0 has looked before any rank writes

@@ -44,8 +44,8 @@ NOTHING = Trust()
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare --trust."""
-    parser.add_argument("--trust", action="store_true", help="run the FILE.py in the run's folder that builds its "
-                        "model; it can do what you can do, so look at it first")  # fmt: skip
+    parser.add_argument("--trust", action="store_true", help="run the FILE.py in the run's folder that builds the "
+                        "model; the code can do everything that you can do, so read it first")  # fmt: skip
 
 
 def of(args: argparse.Namespace, model: str | None) -> Trust:
@@ -66,15 +66,15 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | No
         found = missing.code
         if found is None:
             line = trust.line("--model", f"FILE.py:{missing.function}")
-            raise UsageError(f"the model of {path} is built by code that is not in its folder, and nothing was run; to "
-                             f"build it with a file of yours write: {line}") from None  # fmt: skip
+            raise UsageError(f"the model of {path} is built by code that is not in the same folder; no code was run. "
+                             f"To build the model with a file of yours, use: {line}") from None  # fmt: skip
         if not _agreed(found):
-            raise UsageError(f"the model of {path} is built by code in its folder, and nothing was run: "
-                             f"{printable(model_building.said(found))}; look at it, and to run it write: "
-                             f"{trust.line('--trust')}") from None  # fmt: skip
+            raise UsageError(f"the model of {path} is built by code in the same folder: "
+                             f"{printable(model_building.said(found))}. No code was run. Read the code first; to run "
+                             f"it, use: {trust.line('--trust')}") from None  # fmt: skip
         return found
     if isinstance(found, Code) and trust.model is None and launched()[0] == 0:
-        output.note(f"minorm {' '.join(trust.words[:1])}: runs {model_building.said(found)}")
+        output.note(f"minorm {' '.join(trust.words[:1])}: running {model_building.said(found)}")
     return found
 
 
@@ -86,6 +86,7 @@ def _agreed(found: Code) -> bool:
     if launched()[1] > 1:
         return False
     question = (
-        f"The model is built by {printable(model_building.said(found))}.\nIt can do what you can do. Run it? [y/N]"
+        f"The model is built by {printable(model_building.said(found))}.\nThis code can do everything that you can do. "
+        "Run it? [y/N]"
     )
     return output.ask(question).lower() in ("y", "yes")

@@ -35,9 +35,9 @@ NAMES = ("x", "scale", "bias", "mean", "var")  # names of inputs; an operator ha
 
 INTRODUCTION = """# Why runtimes disagree
 
-Each page is a cause of wrong cells in [the table of all runtimes](../conformance.md): a file of less than a kilobyte,
-what the formula gives in float64, and what runtimes gave when the page was made. The files have their numbers in them:
-`minorm conform NAME.onnx` asks the runtimes that you have.
+Each page shows one cause of wrong cells in [the table of all runtimes](../conformance.md). It has an ONNX file of less
+than a kilobyte, the result of the formula in float64, and the results of the runtimes when the page was made. The files
+contain their inputs, so `minorm conform NAME.onnx` runs them on the runtimes that you have.
 """
 
 

@@ -65,64 +65,66 @@ def _with_offset(case: Case) -> Case:
 _ALL = (
     Cause(
         "overwrites-running-statistics",
-        "updates the running statistics in the caller's own arrays where they are not fetched",
+        "overwrites the caller's arrays with the new running statistics if these outputs are not fetched",
         _batch(_ROWS, training_mode=1, fetched=1, held=(1, 2)),
     ),
     Cause(
         "merges-equal-initializers",
-        "merges equal initializers (scale is var, B is mean in a fresh layer), then updates them in place",
+        "merges equal initializers (in a fresh layer, scale with var, and B with mean), then updates them in place",
         _batch(_ROWS, inputs=(_f(1, 1), _f(0, 0), _f(0, 0), _f(1, 1)), training_mode=1, fetched=1),
     ),
     Cause(
         "inverse-for-variance",
-        "gives 1 / std where the specification says variance",
+        "returns 1 / std instead of the variance that the specification asks for",
         _batch(_ROWS, 9, outputs=BATCH_NORM_OUTPUTS, held=()),
     ),
     Cause(
         "leaves-1e-9-out",
-        "leaves 1e-9 out: 0 / 0 where values are equal, and another result where they are small",
+        "leaves 1e-9 out, so equal values give 0 / 0, and small values give another result",
         _other("MeanVarianceNormalization", 13, _f([[[2, 2]]]), axes=[3]),
     ),
     Cause(
         "blends-statistics",
-        "normalizes with a blend of the stored and the batch's statistics when y alone is fetched",
+        "normalizes with a blend of the stored statistics and those of the batch if only y is fetched",
         _batch(_ROWS, 9, outputs=BATCH_NORM_OUTPUTS, fetched=1),
     ),
     Cause(
         "type-of-x-for-all",
-        "gives every output in the type of x, and not in its own",
+        "returns all outputs in the type of x, instead of each output's own type",
         _other("LayerNormalization", 17, _f([1, 3], dtype=float16), *(p.astype(float16) for p in _TWO),
                outputs=("y", "mean", "inverse")),
     ),
-    Cause("sums-x", "adds up x, and not |x|", _other("LpNormalization", 22, _f([-3, 4]), p=1)),
+    Cause("sums-x", "adds up x instead of |x|", _other("LpNormalization", 22, _f([-3, 4]), p=1)),
     Cause(
         "window-over-samples",
-        "lets the index that should run over the channels run over the samples",
+        "takes its window over neighbouring samples instead of neighbouring channels",
         _other("LRN", 13, _f([[[1]], [[2]], [[3]]]), size=3, alpha=3.0, beta=1.0),
     ),
     Cause(
         "computes-in-16-bits",
-        "computes in 16 bits what it reads in 16 bits",
+        "computes in 16 bits if the input has 16 bits",
         _other("LpNormalization", 22, _f([300, 400], dtype=float16)),
     ),
     Cause(
         "knows-no-training",
-        "knows no training: it normalizes with the stored statistics, and does not say so",
+        "ignores training mode: it normalizes with the stored statistics, without an error or a warning",
         _batch(_ROWS, training_mode=1, fetched=1),
     ),
     Cause(
         "training-of-old-versions",
-        "knows training from version 7 on; in versions 1 and 6 it takes the stored statistics, and does not say so",
+        "ignores training mode in versions 1 and 6: it normalizes with the stored statistics, without an error or a "
+        "warning",
         _batch(_ROWS, 6, outputs=BATCH_NORM_OUTPUTS, fetched=1),
     ),
     Cause(
         "momentum-the-other-way",
-        "takes momentum for the share of the new statistics, where the specification means that of the old",
+        "uses momentum as the share of the new statistics; in the specification momentum is the share of the old "
+        "statistics",
         _batch(_ROWS, training_mode=1),
     ),
     Cause(
         "float32-for-float16",
-        "gives float32 where the file says float16",
+        "returns float32 although the file says float16",
         _other("InstanceNormalization", 6, _f([[[1, 3]]], dtype=float16), *(p.astype(float16) for p in _ONE)),
     ),
     Cause(
@@ -132,44 +134,44 @@ _ALL = (
     ),
     Cause(
         "computes-float64-in-float32",
-        "computes float64 in float32",
+        "computes float64 inputs in float32",
         _other("InstanceNormalization", 6, _f([[[1, 2, 4]]], dtype=float64), *(p.astype(float64) for p in _ONE)),
     ),
     Cause(
         "no-axis-of-channels",
-        "crashes, reads other memory or gives another shape where x has no axis of channels",
+        "crashes, reads foreign memory or returns a wrong shape if x has no channel axis",
         _batch(_f(1, 2, 4), inputs=(_f(1), _f(0), _f(0.5), _f(4))),
     ),
     Cause(
         "ignores-spatial",
-        "ignores spatial=0, and takes statistics that are not those of each position",
+        "ignores spatial=0, and does not use separate statistics for each position",
         _batch(_f([[1, 3]], [[2, 4]]), 7, spatial=0,
                inputs=(_f([1, 2]), _f([0, 1]), _f([0.5, 1.5]), _f([4, 1]))),
     ),
     Cause(
         "window-the-other-way",
-        "lets an even window reach further down, where the specification says up",
+        "takes the extra channel of an even window below the centre, although the specification says above",
         _other("LRN", 13, _f([[[1]], [[2]], [[3]]]), size=2, alpha=2.0, beta=1.0),
     ),
     Cause(
         "variance-by-squares",
-        "takes the variance as E[x^2] - E[x]^2, which cancels where the mean is large",
+        "computes the variance as E[x^2] - E[x]^2, which loses its digits if the mean is large",
         _with_offset(_other("GroupNormalization", 21, _f([[1e4 + 1, 1e4 + 2, 1e4 + 4]]), *_ONE, num_groups=1)),
     ),
     Cause(
         "wider-type-of-y",
-        "gives y in the wider type of x and the parameters",
+        "returns y in the type of x or of the parameters, whichever is wider",
         _batch(_ROWS.astype(float16)),
     ),
     Cause(
         "one-value-a-channel",
-        "leaves x as it is where a channel has one value",
+        "returns x unchanged if a channel has only one value",
         _batch(_f([2, 5]), training_mode=1),
     ),
-    Cause("zero-over-zero", "gives 0 / 0 for a row of zeros", _other("LpNormalization", 22, _f([0, 0], [3, 4]))),
+    Cause("zero-over-zero", "computes 0 / 0 for a row of zeros", _other("LpNormalization", 22, _f([0, 0], [3, 4]))),
     Cause(
         "divides-by-at-least",
-        "divides by at least a small number, 1e-12 in PyTorch",
+        "divides by at least a small number (1e-12 in PyTorch), so tiny rows are not normalized",
         _other("LpNormalization", 22, _f([3e-25, 4e-25])),
     ),
     Cause(
@@ -184,34 +186,34 @@ _ALL = (
     ),
     Cause(
         "rounds-the-mean-of-equal-values",
-        "rounds the sum of equal values, so that their mean is another number than they are",
+        "rounds the sum of equal values, so their mean differs from the values",
         _other("InstanceNormalization", 6, np.full((1, 1, 11), 12345.678, np.float32), *_ONE),
     ),
     Cause(
         "nan-for-an-empty-batch",
-        "gives NaN as the gradient of scale where a batch is empty, and no value stands behind it",
+        "returns NaN instead of 0 as the gradient of scale if the batch is empty",
         dataclasses.replace(_batch(_NOTHING, training_mode=1, fetched=1), kind=GRADIENTS, beside=_NOTHING),
     ),
     Cause(
         "lacks-mean-and-inverse",
-        "does not give the mean and 1 / std, for which the file asks beside y",
+        "does not return the outputs mean and 1 / std that the file asks for",
         _other("LayerNormalization", 17, _f([1, 3]), *_TWO, outputs=("y", "mean", "inverse")),
     ),
     Cause(
         "scale-of-each-group",
-        "takes scale and bias of each group, which version 18 has, for those of so many channels, "
-        "and leaves the other channels as they are",
+        "applies the scale and bias per group of version 18 to single channels, and leaves the remaining channels as "
+        "they are",
         _other("GroupNormalization", 18, _f([[[1, 2]], [[3, 5]], [[4, 4]], [[0, 6]]]).reshape(1, 4, 2),
                _f(1, 2), _f(0, 1), num_groups=2),
     ),
     Cause(
         "several-axes",
-        "does not normalize over several axes as the file says, or takes one row of a scale that has several",
+        "does not normalize over several axes as the file says, or uses only one row of a scale that has several rows",
         _other("LayerNormalization", 17, _f([[1, 2], [4, 8]]), _f([1, 2], [3, 4]), _f([0, 0], [0, 0]), axis=1),
     ),
     Cause(
         "crashes-on-16-bits",
-        "crashes on bfloat16, and on float16 with statistics of float32",
+        "crashes on bfloat16, and on float16 with float32 statistics",
         _other("InstanceNormalization", 22, _f([[[1, 3]]], dtype=bfloat16), *(p.astype(bfloat16) for p in _ONE)),
     ),
 )  # fmt: skip

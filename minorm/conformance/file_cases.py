@@ -82,10 +82,10 @@ def read(
             case = _case(name, node, [arrays[value] for value in _given(node)], held)
             due(case)
         except KeyError as error:
-            result.left_out[name] = f"it lacks the attribute {error}"
+            result.left_out[name] = f"the node lacks the attribute {error}"
             continue
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            result.left_out[name] = f"the formula has no result for it: {error}"
+            result.left_out[name] = f"the formula has no result for this node: {error}"
             continue
         result.cases.append(case)
         result.since.append(node.since)
@@ -111,17 +111,17 @@ def _given(node: Node) -> list[str]:
 
 def _why_left_out(node: Node, known: set[str]) -> str:
     if not node.inputs or "" in node.inputs[: len(_given(node))]:
-        return "it lacks an input that it needs"
+        return "the node lacks a required input"
     if not any(node.outputs):
-        return "it has no output"
+        return "the node has no output"
     for name, value in node.attributes.items():
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, PLAIN):
-                return f"its attribute {name!r} is or holds {kind_of(part)}; expected numbers or texts"
+                return f"the node's attribute {name!r} is or contains {kind_of(part)}; expected numbers or texts"
     if node.conditions or node.body is not None or node.enters:
-        return "it stands in a branch or a loop"
+        return "the node is inside a branch or a loop"
     if not known.issuperset(_given(node)):
-        return "it reads a value that exists only inside a branch or a loop"
+        return "the node reads a value that exists only inside a branch or a loop"
     return ""
 
 

@@ -91,7 +91,9 @@ def ask(
             crashes += 1
         left = [place for place in left if place not in found]
         if crashes >= CRASHES:
-            return found | dict.fromkeys(left, Outcome("absent", f"not asked: it died {crashes} times before"))
+            return found | dict.fromkeys(
+                left, Outcome("absent", f"not run, because the runtime crashed {crashes} times before")
+            )
     return found
 
 

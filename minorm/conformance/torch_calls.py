@@ -63,9 +63,9 @@ def _batch_norm(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list
     from torch.nn import functional
 
     if s.ndim > 1:
-        raise NotImplementedError("PyTorch has no statistics of every position")
+        raise NotImplementedError("PyTorch's batch_norm has no statistics for each position")
     if x.ndim == 1:
-        raise NotImplementedError("PyTorch's batch_norm wants a channel axis")
+        raise NotImplementedError("PyTorch's batch_norm needs a channel axis")
     keep = case.get("momentum", 0.9)
     trains = trains_batch_norm(case)
     new_mean, new_var = mean.clone(), var.clone()
@@ -92,7 +92,7 @@ def _group_norm(case: Case, x: Any, s: Any, b: Any) -> list[Any]:
     from torch.nn import functional
 
     if s.shape[0] != x.shape[1]:
-        raise NotImplementedError("PyTorch's group_norm has scale and bias of each channel")
+        raise NotImplementedError("PyTorch's group_norm has one scale and bias per channel, not per group")
     _refuse_stash_type(case, x)
     return [functional.group_norm(x, case.attributes["num_groups"], s, b, case.get("epsilon", 1e-5))]
 
@@ -105,7 +105,7 @@ def _layer_norm(case: Case, x: Any, s: Any, b: Any = None) -> list[Any]:
     _refuse_stash_type(case, x)
     y, mean, inverse = torch.native_layer_norm(x, tail, s, b, case.get("epsilon", 1e-5))
     if len(case.file_outputs) > 1 and mean.dtype not in (torch.float32, torch.float64):
-        raise NotImplementedError("PyTorch gives mean and 1 / std of 16-bit floats in 16 bits")
+        raise NotImplementedError("for 16-bit x PyTorch returns mean and 1 / std in 16 bits")
     return [y, mean.float(), inverse.float()]
 
 
@@ -115,7 +115,7 @@ def _rms_norm(case: Case, x: Any, s: Any) -> list[Any]:
     tail = x.shape[case.get("axis", -1) % x.ndim :]
     _refuse_wider_stash_type(s, tail)
     if s.dtype != x.dtype:
-        raise NotImplementedError("PyTorch's rms_norm has one type for x and scale")
+        raise NotImplementedError("PyTorch's rms_norm has the same type for x and scale")
     _refuse_stash_type(case, x)
     return [functional.rms_norm(x, tail, s, case.get("epsilon", 1e-5))]
 
@@ -148,7 +148,7 @@ CALLS: dict[str, Callable[..., list[Any]]] = {
 
 def _refuse_wider_stash_type(scale: Any, tail: Any) -> None:
     if scale.shape != tail:
-        raise NotImplementedError("PyTorch's scale does not broadcast")
+        raise NotImplementedError("PyTorch's scale must have the shape of the normalized axes")
 
 
 def _refuse_stash_type(case: Case, x: Any) -> None:

@@ -160,5 +160,5 @@ def _device(device: Any) -> Any:
         return cuda.Device()
     index = device if isinstance(device, int) else devices.device_index(device)
     if index is None:
-        raise ValueError(f"cuda: {device!r} is no GPU; expected a number or a name as 'cuda:0'")
+        raise ValueError(f"cuda: {device!r} is no GPU; expected a number or a name, such as 'cuda:0'")
     return cuda.Device(index)

@@ -106,8 +106,8 @@ class Captured:
             if x.requires_grad and seeds and id(x) not in found and not self.unused:
                 what = f"sample_args[{number}]" if number < self.count else f"a parameter of shape {x.shape}"
                 raise RuntimeError(
-                    f"{NAME}: the outputs do not depend on {what}; expected that they do; allow_unused_input=True "
-                    "gives no gradient for it"
+                    f"{NAME}: the outputs do not depend on {what}, so it gets no gradient; to allow this, pass "
+                    "allow_unused_input=True"
                 )
         return [found.get(id(x)) if x.requires_grad else None for x in self.inputs]
 
@@ -120,18 +120,20 @@ class Captured:
 
     def _check(self, args: tuple[Any, ...]) -> None:
         if len(args) != self.count:
-            raise TypeError(f"{NAME}: the call has {len(args)} arguments; expected {self.count}, as sample_args")
+            raise TypeError(
+                f"{NAME}: the call has {len(args)} arguments; expected {self.count}, as many as sample_args has"
+            )
         for number, (given, sample) in enumerate(zip(args, self.samples, strict=True)):
             if not isinstance(given, Tensor):
                 raise TypeError(f"{NAME}: args[{number}] is a {kind_of(given)}; expected a Tensor")
             if _form(given) != _form(sample):
                 raise ValueError(
-                    f"{NAME}: args[{number}] is {_form(given)}; expected the sample's form, {_form(sample)}"
+                    f"{NAME}: args[{number}] is {_form(given)}; expected {_form(sample)}, as in sample_args"
                 )
         if any(x.array is not place for x, place in zip(self.inputs, self.places, strict=True)):
             raise RuntimeError(
-                f"{NAME}: a parameter lies in other memory than at the capture; expected to() before it: make the "
-                "graphs again"
+                f"{NAME}: a parameter has moved to other memory since the graphs were captured; call to() before the "
+                "capture, and capture again"
             )
 
     def forward(self, arrays: tuple[Any, ...]) -> int:
@@ -201,9 +203,11 @@ def _form(x: Tensor) -> str:
 
 def _check_module(module: Any) -> None:
     if any(part.__dict__.get("_hooks") for part in module.modules()):
-        raise RuntimeError(f"{NAME}: the module has hooks; expected a module without hooks: register them afterwards")
+        raise RuntimeError(
+            f"{NAME}: the module has hooks; expected a module without hooks; register the hooks after this call"
+        )
     if any(buffer.requires_grad for buffer in module.buffers()):
-        raise RuntimeError(f"{NAME}: a buffer of the module requires grad; expected that only parameters do")
+        raise RuntimeError(f"{NAME}: a buffer of the module requires grad; expected only parameters that require grad")
 
 
 def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list[tuple[Tensor, ...]]:
@@ -222,20 +226,21 @@ def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list
             if not x.is_cuda:
                 raise ValueError(f"{NAME}: sample_args[{number}] is on {x.device}; expected a GPU")
         if not parts:
-            raise ValueError(f"{NAME}: sample_args is empty; expected a Tensor at least")
+            raise ValueError(f"{NAME}: sample_args is empty; expected at least one Tensor")
         found.append(parts)
     return found
 
 
 @documented(
     POOL,
-    callables="a Module or a function of Tensors, or a tuple of them in the order in which a step calls them",
-    sample_args="the arguments of a call, a tuple of Tensors; for a tuple of callables a tuple of such tuples. "
-    "Arguments must have their shape, type and requires_grad later",
-    num_warmup_iters="how often each is computed eagerly first, which leaves running statistics and the random "
-    "generator as they were",
-    allow_unused_input="True: an argument or a parameter that the outputs do not depend on gets no gradient; False: "
-    "that is a RuntimeError",
+    callables="a Module or a function of Tensors, or a tuple of Modules and functions, in the order in which a step "
+    "calls them",
+    sample_args="the arguments of a sample call, a tuple of Tensors; for a tuple of callables, a tuple of such "
+    "tuples. In later calls the arguments must have the same shape, type and requires_grad",
+    num_warmup_iters="how many eager calls come before the capture; they do not change running statistics or the "
+    "random generator",
+    allow_unused_input="what happens if the outputs do not depend on an argument or a parameter: with True it gets no "
+    "gradient, with False a RuntimeError is raised",
 )
 @checked
 def make_graphed_callables(

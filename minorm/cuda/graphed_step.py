@@ -111,11 +111,11 @@ class GraphedStep:
         if len(places) > 1 or "cpu" in places:
             self._give_up(f"inputs are on {', '.join(places)}; expected all of them on one GPU")
         elif any(x.requires_grad for x in inputs):
-            self._give_up("an input requires grad, which a replay would not give; see make_graphed_callables")
+            self._give_up("an input requires grad, but a replay gives inputs no gradient; see make_graphed_callables")
 
     def _give_up(self, why: str) -> None:
         self._given_up, self._why_not = True, ""
-        warnings.warn(f"{self._name}: the step is not captured, each call runs it eagerly: {why}", stacklevel=5)
+        warnings.warn(f"{self._name}: the step is not captured, so each call runs it eagerly: {why}", stacklevel=5)
 
 
 class Captured:
@@ -134,8 +134,8 @@ class Captured:
                 touched = Touched(watch)
                 if touched.order != before.order:
                     raise RuntimeError(
-                        "the step does not do the same each time: other modules were called, or other parameters got "
-                        "gradients, than in the step before"
+                        "the step differs from the previous step: other modules were called, or other parameters got "
+                        "gradients"
                     )
                 self._gradients = [Gradient(leaf, grad, touched) for leaf, grad in gradients]
             finally:
@@ -251,10 +251,11 @@ def _around() -> tuple[Any, ...]:
 
 @documented(
     POOL,
-    step="a function of Tensors that does a whole step, the same each time: zero_grad, forward, loss, backward and "
-    "optimizer.step(), say",
-    inputs="samples of its arguments, on the GPU: their shapes and types are those of the calls that are replayed",
-    num_warmup_iters="how many calls run eagerly before the one that captures, at least 1",
+    step="a function of Tensors that runs a whole training step, such as zero_grad, forward, loss, backward and "
+    "optimizer.step(), and does the same in each call",
+    inputs="samples of the step's arguments, on the GPU; a later call is replayed if its arguments have the same "
+    "shapes and types",
+    num_warmup_iters="how many calls run eagerly before the call that captures the step, at least 1",
 )
 @checked
 def make_graphed_step(

@@ -62,7 +62,7 @@ class CUDAGraph:
         self._stream, self._place = cuda.get_current_stream(), cuda.Device()
         if self._stream.ptr == 0:
             raise RuntimeError(
-                "CUDAGraph.capture_begin: the current stream is the default one, which cannot be captured; expected "
+                "CUDAGraph.capture_begin: the current stream is the default stream, which cannot be captured; use "
                 "`with mn.cuda.graph(g):`, which records on a separate stream"
             )
         with ExitStack() as stack:  # all are left at once if something fails
@@ -73,14 +73,19 @@ class CUDAGraph:
 
     def _check_free(self) -> None:
         if self._graph is not None or self._open is not None:
-            raise RuntimeError("CUDAGraph.capture_begin: it holds a graph already; expected a fresh one, or reset()")
+            raise RuntimeError(
+                "CUDAGraph.capture_begin: this CUDAGraph already holds a graph; expected a new "
+                "CUDAGraph, or a call of reset() first"
+            )
         if capture.recording() is not None:
-            raise RuntimeError("CUDAGraph.capture_begin: another graph is being captured; expected one at a time")
+            raise RuntimeError(
+                "CUDAGraph.capture_begin: another graph is being captured; expected one capture at a time"
+            )
 
     def capture_end(self) -> None:
         """End the recording, and keep the graph."""
         if self._open is None:
-            raise RuntimeError("CUDAGraph.capture_end: no capture has begun; expected capture_begin() before it")
+            raise RuntimeError("CUDAGraph.capture_end: no capture has begun; call capture_begin() first")
         with self._open:
             self._open = None
             self._graph = self._stream.end_capture()
@@ -88,11 +93,11 @@ class CUDAGraph:
     def replay(self) -> None:
         """Run the graph on the current stream of its GPU, with the current learning rates and step counts."""
         if self._graph is None or self._recording is None:
-            raise RuntimeError("CUDAGraph.replay: nothing was captured; expected `with mn.cuda.graph(g):` before it")
+            raise RuntimeError("CUDAGraph.replay: nothing was captured; capture with `with mn.cuda.graph(g):` first")
         if capture.recording() is not None:
-            raise RuntimeError("CUDAGraph.replay: another graph is being captured; expected replays after it")
+            raise RuntimeError("CUDAGraph.replay: another graph is being captured; replay after that capture has ended")
         if changed := self._recording.changed():
-            raise RuntimeError(f"CUDAGraph.replay: {changed}: capture again")
+            raise RuntimeError(f"CUDAGraph.replay: {changed}; capture the graph again")
         self._launch()
 
     def _launch(self) -> None:
@@ -118,7 +123,7 @@ class CUDAGraph:
 @documented(
     POOL,
     cuda_graph="the CUDAGraph that records the work of the block",
-    stream="the stream to capture on; None is a new one",
+    stream="the stream to capture on; None is a new stream",
     capture_error_mode="accepted but ignored",
 )
 class graph:  # noqa: N801  PyTorch's name

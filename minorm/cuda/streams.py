@@ -19,7 +19,7 @@ from typing import Any
 from minorm import devices
 from minorm.support.documented import documented
 
-STREAM = {"stream": "a Stream; None is the current one"}
+STREAM = {"stream": "a Stream; None is the current stream"}
 
 
 def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
@@ -28,11 +28,15 @@ def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
     Raises ValueError if `device` is the CPU.
     """
     if device is not None and devices.device_index(device) is None:
-        raise ValueError(f"{operation}: device is {str(device)!r}; expected a GPU, as 'cuda:1'")
+        raise ValueError(f"{operation}: device is {str(device)!r}; expected a GPU, such as 'cuda:1'")
     return devices.on("cuda" if device is None else device)
 
 
-@documented({}, device='the GPU, as "cuda:1"; None is the current one', priority="below 0 goes first; 0 is the usual")
+@documented(
+    {},
+    device='the GPU, as "cuda:1"; None is the current one',
+    priority="the priority of the stream's work; numbers below 0 are preferred to the usual 0",
+)
 class Stream:
     """A queue of work for a GPU, in addition to the default stream.
 
@@ -117,7 +121,11 @@ class Stream:
         return self.cuda_stream
 
 
-@documented({}, enable_timing="True lets `elapsed_time` tell the time", blocking="True lets a waiting host sleep")
+@documented(
+    {},
+    enable_timing="True makes the event record its time, for `elapsed_time`",
+    blocking="True lets the host sleep while it waits for the event",
+)
 class Event:
     """A point in a stream's work; other streams can wait for it, and two events measure time.
 
@@ -146,8 +154,8 @@ class Event:
         stream = current_stream() if stream is None else stream
         if self._cupy is not None and self._device_index != stream.device_index:
             raise RuntimeError(
-                f"Event.record: the stream is on cuda:{stream.device_index}; expected one on "
-                f"cuda:{self._device_index}, where the event was recorded first"
+                f"Event.record: the stream is on cuda:{stream.device_index}; expected a stream on "
+                f"cuda:{self._device_index}, where the event was first recorded"
             )
         with stream._place:
             if self._cupy is None:
@@ -180,10 +188,10 @@ class Event:
         """
         if not (self._timed and end_event._timed):
             raise ValueError(
-                "Event.elapsed_time: an event records no time; expected both events with enable_timing=True"
+                "Event.elapsed_time: an event has no time; expected both events to be created with enable_timing=True"
             )
         if self._cupy is None or end_event._cupy is None:
-            raise ValueError("Event.elapsed_time: an event was not recorded; expected both recorded before")
+            raise ValueError("Event.elapsed_time: an event was not recorded; expected both events to be recorded first")
         return float(self._library.cuda.get_elapsed_time(self._cupy, end_event._cupy))
 
 

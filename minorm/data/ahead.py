@@ -64,7 +64,7 @@ def _start(worker: int, workers: int, arguments: tuple[Any, ...]) -> None:
         threading.Thread(target=_work, args=arguments, name=f"DataLoader-{worker}", daemon=True).start()
     except RuntimeError as error:
         raise RuntimeError(
-            f"DataLoader: num_workers={workers}, and the system could start {worker} threads: {error}"
+            f"DataLoader: num_workers={workers}, but the system could start only {worker} threads: {error}"
         ) from None
 
 
@@ -80,7 +80,7 @@ def _result(future: Future[Any], timeout: float) -> Any:
     except TimeoutError:
         if future.done():  # the task itself raised the TimeoutError
             raise
-        raise RuntimeError(f"DataLoader: no batch came within timeout={timeout:g} seconds") from None
+        raise RuntimeError(f"DataLoader: no batch arrived within timeout={timeout:g} seconds") from None
 
 
 def _next(jobs: Any, over: weakref.ref[threading.Event]) -> tuple[Task, Future[Any]] | None:

@@ -41,11 +41,12 @@ def _find(folder: str) -> str:
             return place
     for place in (folder, os.path.join(folder, "cifar-10-batches-py")):
         if os.path.isfile(os.path.join(place, "data_batch_1")):
-            raise ValueError(f"load_cifar10: {quoted(place)} holds the version for Python: pickles, which can "
-                             "run any program and are never read. Put the binary version there")  # fmt: skip
+            raise ValueError(f"load_cifar10: {quoted(place)} holds the Python version of CIFAR-10. Its files are "
+                             "pickles, which can run any code and are never read; put the binary version "
+                             "there")  # fmt: skip
     raise FileNotFoundError(f"load_cifar10: found no {TRAIN[0]} in {quoted(folder)} nor in its folder "
-                            "cifar-10-batches-bin; nothing is downloaded, put the binary version of CIFAR-10 "
-                            "there")  # fmt: skip
+                            "cifar-10-batches-bin; nothing is downloaded, so put the binary version of "
+                            "CIFAR-10 there")  # fmt: skip
 
 
 def _read(path: str) -> Array:
@@ -54,7 +55,7 @@ def _read(path: str) -> Array:
         size = os.fstat(file.fileno()).st_size
         if size == 0 or size % RECORD or size > MOST * RECORD:
             raise ValueError(
-                f"load_cifar10: {path} has {size} bytes; expected {RECORD} an image and at most {MOST} images "
+                f"load_cifar10: {path} has {size} bytes; expected {RECORD} bytes per image, and at most {MOST} images "
                 f"({MOST * RECORD} bytes)"
             )
         records = np.frombuffer(file.read(size), np.uint8)
@@ -63,7 +64,7 @@ def _read(path: str) -> Array:
     records = records.reshape(-1, RECORD)
     if records[:, 0].max() > 9:
         raise ValueError(
-            f"load_cifar10: {path} has the label {records[:, 0].max()}; expected 0 to 9: it is not CIFAR-10"
+            f"load_cifar10: {path} has the label {records[:, 0].max()}; expected 0 to 9; the file is not CIFAR-10"
         )
     return records
 

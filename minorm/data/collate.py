@@ -24,7 +24,11 @@ from minorm.tensor.tensor import Tensor
 TEXT, PARTS = (str, bytes), (tuple, list)
 
 
-@documented({}, samples="arrays, Tensors, numbers, texts, or dicts, tuples, named tuples or lists of such things")
+@documented(
+    {},
+    samples="a list of samples: arrays, Tensors, numbers, texts, or dicts, tuples, named tuples or lists "
+    "with such elements",
+)
 def default_collate(samples: Sequence[Any]) -> Any:
     """batch[...][n] = samples[n][...]: one batch of Tensors from a list of samples.
 
@@ -126,11 +130,11 @@ def _stack(leaves: Sequence[Any], place: str) -> Any:
     except Exception as error:  # np.asarray of a foreign object may raise anything
         odd = next((leaf for leaf in leaves if not _is_stackable(leaf)), leaves[0])
         if isinstance(odd, Tensor) and odd.is_cuda:
-            raise TypeError(f"DataLoader: {place} is on {odd.device}; expected it on the CPU, where batches are made; "
-                            "x.cpu() copies it") from None  # fmt: skip
+            raise TypeError(f"DataLoader: {place} is on {odd.device}; expected a Tensor on the CPU, where batches are "
+                            "made; call x.cpu() first") from None  # fmt: skip
         name = f"an array of {odd.dtype}" if isinstance(odd, (np.ndarray, np.generic)) else kind_of(odd)
-        raise TypeError(f"DataLoader: {place} is {name}; expected an array, a Tensor, a number, a text, or a dict, "
-                        "a tuple or a list of them") from error  # fmt: skip
+        raise TypeError(f"DataLoader: {place} is {name}; expected an array, a Tensor, a number, a text, or a dict, a "
+                        "tuple or a list with such elements") from error  # fmt: skip
     shapes = {array.shape for array in arrays}
     if len(shapes) != 1:
         raise ValueError(f"DataLoader: {place} has shapes {sorted(shapes)} within one batch; "

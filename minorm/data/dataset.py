@@ -67,9 +67,9 @@ class IterableDataset(Dataset[SampleT_co]):
 
 @documented(
     {},
-    arrays="arrays or Tensors with the same first axis: images N x C x H x W and labels N, say",
-    scale="the number that batches of the first array are divided by, as float32: with scale=255, images stay bytes "
-    "in memory, a quarter of float32, and batches lie between 0 and 1. None reads it as it is",
+    arrays="arrays or Tensors with the same first axis, such as images N x C x H x W and labels N",
+    scale="the number by which batches of the first array are divided, as float32; None does not divide. With "
+    "scale=255, images stay bytes in memory, which takes a quarter of float32, and batches lie between 0 and 1",
 )
 class ArrayDataset(Dataset[tuple[Any, ...]]):
     """dataset[i] = (arrays[0][i], arrays[1][i], ...): sample i of arrays of the same length.
@@ -197,7 +197,7 @@ class ConcatDataset(Dataset[Any]):
         return self.datasets[which][place - (self.cumulative_sizes[which - 1] if which else 0)]
 
 
-@documented({}, dataset="any dataset with a length", indices="which samples, in their order")
+@documented({}, dataset="any dataset with a length", indices="the indices of the samples, in the order of the subset")
 class Subset(Dataset[Any]):
     """subset[i] = dataset[indices[i]]: some samples of another dataset.
 
@@ -224,8 +224,8 @@ class Subset(Dataset[Any]):
     def indices(self, indices: Sequence[int] | Array) -> None:
         chosen, count = np.asarray(indices, dtype=np.int64).reshape(-1), len(self.dataset)
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < count):
-            raise IndexError(f"Subset: indices lie between {chosen.min()} and {chosen.max()}; "
-                             f"expected 0 to {count - 1}, the dataset has {count} samples")  # fmt: skip
+            raise IndexError(f"Subset: indices lie between {chosen.min()} and {chosen.max()}; expected 0 to "
+                             f"{count - 1}, because the dataset has {count} samples")  # fmt: skip
         self._indices = chosen
 
     def __len__(self) -> int:
@@ -236,7 +236,7 @@ class Subset(Dataset[Any]):
         if name in OF_CLASSES and hasattr(dataset, name):
             return getattr(dataset, name)
         known = not name.startswith("_") and hasattr(dataset, name)
-        there = f"; its dataset has: subset.dataset.{name}" if known else ""
+        there = f"; its dataset has this attribute: use subset.dataset.{name}" if known else ""
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{there}", name=name, obj=self)
 
     def __getitem__(self, index: Any) -> Any:
@@ -251,10 +251,11 @@ class Subset(Dataset[Any]):
 @documented(
     {},
     dataset="any dataset with a length",
-    lengths="a list of ints whose sum is len(dataset), or of shares of 1; None with fraction",
-    generator="a minorm.Generator, or NumPy's, to draw from; None is the one that minorm.manual_seed sets",
-    fraction="the share of the first of two Subsets, each in the dataset's order; None with lengths",
-    seed="of the draw with fraction: the same seed gives the same Subsets",
+    lengths="a list of ints whose sum is len(dataset), or of shares whose sum is 1; None if fraction is given",
+    generator="a minorm.Generator or NumPy generator to draw from; None is the generator that minorm.manual_seed sets",
+    fraction="the share of the samples in the first of two Subsets, which keep the dataset's order; None if lengths "
+    "are given",
+    seed="the seed of the draw if fraction is given: the same seed gives the same Subsets",
 )
 def random_split(
     dataset: Any, lengths: Any = None, generator: Any = None, *, fraction: Any = None, seed: Any = None
@@ -299,7 +300,9 @@ def read_batch(dataset: Any, indices: Array) -> Any:
     if _reads_batches(dataset):
         return dataset.batch(indices)
     if not len(indices):
-        raise ValueError("read_batch: there are no indices; expected at least one for a dataset without a batch method")
+        raise ValueError(
+            "read_batch: there are no indices; expected at least one, because the dataset has no batch method"
+        )
     return stacked(read_samples(dataset, indices.tolist()))
 
 
@@ -330,13 +333,13 @@ def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
     given = list(arrays)
     for number, array in enumerate(given):
         if isinstance(array, Tensor) and array.is_cuda:
-            raise TypeError(f"{name}: arrays[{number}] is on {array.device}; expected it on the CPU, where batches are "
-                            "made; x.cpu() copies it")  # fmt: skip
+            raise TypeError(f"{name}: arrays[{number}] is on {array.device}; expected a Tensor on the CPU, where "
+                            "batches are made; call x.cpu() first")  # fmt: skip
     found = tuple(_native(np.asarray(array)) for array in given)
     lengths = [array.shape[0] if array.ndim else None for array in found]
     if not lengths or None in lengths or len(set(lengths)) != 1:
-        raise ValueError(f"{name}: the arrays have shapes {[array.shape for array in found]}; "
-                         "expected at least one array and the same first axis in all")  # fmt: skip
+        raise ValueError(f"{name}: the arrays have shapes {[array.shape for array in found]}; expected at least one "
+                         "array, and the same first axis in all arrays")  # fmt: skip
     return found
 
 

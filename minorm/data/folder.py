@@ -54,10 +54,10 @@ class Derived:
 
 @documented(
     PICTURES,
-    classes="names that are the labels 0, 1 ...; None takes those of the folders, in order",
-    transform="a function of the picture, as in torchvision: a Tensor C x H x W of bytes, as large as the file has it, "
-    "and image_size is not used then. ToTensor divides it by 255. To change whole batches, which is faster, give "
-    "DataLoader(transform=) one instead",
+    classes="the names of the classes with labels 0, 1 ...; None takes the names of the folders, in order",
+    transform="a function of the picture, as in torchvision. The picture is a Tensor C x H x W of bytes in the size "
+    "of the file; image_size is then not used. ToTensor divides the bytes by 255. To change whole batches, which is "
+    "faster, pass a transform to DataLoader instead",
     target_transform="a function of the label, an int",
 )
 class ImageFolder(Shown):
@@ -104,12 +104,12 @@ class ImageFolder(Shown):
         target_transform: Callable[[int], Any] | None = None,
     ) -> None:
         if callable(image_size):
-            raise TypeError("ImageFolder: image_size is a function; expected an int; give a transform by its name: "
+            raise TypeError("ImageFolder: image_size is a function; expected an int; pass a transform by name: "
                             "ImageFolder(root, transform=...)")  # fmt: skip
         for name, function in (("transform", transform), ("target_transform", target_transform)):
             if function is not None and not callable(function):
                 raise TypeError(f"ImageFolder: {name} is a {type(function).__name__}; expected a function, or None; "
-                                "transforms.Compose makes one of a list")  # fmt: skip
+                                "transforms.Compose makes a list of functions one function")  # fmt: skip
         if not isinstance(image_size, (int, np.integer)) or isinstance(image_size, bool) or image_size < 1:
             raise ValueError(f"ImageFolder: image_size is {image_size!r}; expected an int of at least 1")
         if channels not in (1, 3):
@@ -236,7 +236,8 @@ def _listed(root: str, found: dict[str, list[str]], classes: list[str]) -> tuple
     places = {name: label for label, name in enumerate(classes)}
     if unknown := [name for name in found if name not in places]:
         raise ValueError(f"ImageFolder: {quoted(os.path.join(root, unknown[0]))} is a class that the training images "
-                         f"lack; expected {', '.join(classes[:20])}{' ...' if len(classes) > 20 else ''}")  # fmt: skip
+                         "do not have; expected "
+                         f"{', '.join(classes[:20])}{' ...' if len(classes) > 20 else ''}")  # fmt: skip
     files = [file for paths in found.values() for file in paths]
     labels = np.repeat([places[name] for name in found], [len(paths) for paths in found.values()])
     return files, labels.astype(np.int64)

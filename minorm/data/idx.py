@@ -32,13 +32,14 @@ from minorm.support.safe_names import quoted
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_RATIO = 1032  # no deflate stream grows by a larger factor
 PIECE = 1 << 20
-EACH_FILE = "what the array of each file may take; None allows 1 GiB"
+EACH_FILE = "the most memory that the array of each file may take; None allows 1 GiB"
 
 
 @documented(
     {},
     path="the file, with or without gzip",
-    max_bytes="a file whose header asks for more is a ValueError; the default is 1 GiB",
+    max_bytes="the most memory that the array may take; a file whose header asks for more is a ValueError. The "
+    "default is 1 GiB",
 )
 def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
     """Read the array in an IDX file, plain or gzipped.
@@ -70,11 +71,15 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
     """Read the array. The whole file has `room` bytes or, if `exact` is False, at most `room` bytes."""
     start = file.read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES or not 1 <= start[3] <= 32:
-        raise ValueError(f"not an IDX file: it starts with {start!r}; expected two zeros, a type and a number of axes")
+        raise ValueError(
+            f"not an IDX file: it starts with {start!r}; expected two zero bytes, a type and a number of axes"
+        )
     dtype, axes = np.dtype(TYPES[start[2]]), start[3]
     lengths = file.read(4 * axes)
     if len(lengths) < 4 * axes:
-        raise ValueError(f"the header breaks off: {axes} axes take {4 * axes} bytes, {len(lengths)} are there")
+        raise ValueError(
+            f"the header breaks off: {axes} axes take {4 * axes} bytes, but the file has only {len(lengths)}"
+        )
     shape = struct.unpack(f">{axes}I", lengths)
 
     header, data = 4 + 4 * axes, math.prod(shape) * dtype.itemsize
@@ -82,8 +87,8 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
         raise ValueError(f"the header says shape {shape} of {dtype.name}, more than max_bytes={max_bytes}; "
                          f"{limits.raised(asked)}")  # fmt: skip
     if header + data > room or (exact and header + data < room):
-        raise ValueError(f"the header says shape {shape} of {dtype.name}, {header + data} bytes in all; "
-                         f"the file has {'' if exact else 'at most '}{room}")  # fmt: skip
+        raise ValueError(f"the header says shape {shape} of {dtype.name}, which takes {header + data} bytes in all; "
+                         f"the file has {'' if exact else 'at most '}{room} bytes")  # fmt: skip
     said = f"the header says shape {shape} of {dtype.name}, {data} bytes"
     if data > limits.spare(room if exact else room // GZIP_RATIO):  # find a damaged file before taking memory
         for _ in _pieces(file, data, said):
@@ -101,11 +106,11 @@ def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[b
     while left:
         piece = file.read(min(PIECE, left))
         if not piece:
-            raise ValueError(f"{said}; {count - left} are there")
+            raise ValueError(f"{said}; the file has only {count - left} bytes of them")
         left -= len(piece)
         yield piece
     if file.read(1):  # at the end of a gzipped file this also compares its checksum
-        raise ValueError(f"{said}; there are more")
+        raise ValueError(f"{said}; the file has more")
 
 
 @documented({}, folder="where the files are", max_bytes=EACH_FILE)
@@ -142,7 +147,7 @@ def load_fashion_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[
         >>> with tempfile.TemporaryDirectory() as empty:
         ...     mn.data.load_fashion_mnist(empty, max_bytes=50_000_000)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        FileNotFoundError: load_fashion_mnist: found no train-images-idx3-ubyte ... put the files there, ...
+        FileNotFoundError: load_fashion_mnist: found no train-images-idx3-ubyte ... put the files there
     """
     name, places = "load_fashion_mnist", [".", "raw", "FashionMNIST/raw"]
     return _load_parts(name, folder, places, limits.IDX if max_bytes is None else max_bytes)
@@ -177,4 +182,5 @@ def _find(name: str, folder: FilePath, places: Sequence[str], stem: str, ending:
     if found := [path for path in paths if exists(path, name)]:
         return next(filter(os.path.isfile, found), found[0])  # some tools unpack a file into a folder of its name
     raise FileNotFoundError(f"{name}: found no {names[0]} or {names[2]} in {quoted(os.fsdecode(folder))} nor in its "
-                            f"folders {', '.join(places[1:])}; put the files there, nothing is downloaded")  # fmt: skip
+                            f"folders {', '.join(places[1:])}; nothing is downloaded, so put the files "
+                            "there")  # fmt: skip

@@ -41,31 +41,34 @@ CHANGEABLE = frozenset(
 
 @documented(
     {},
-    dataset="an ArrayDataset, or any object with `len` and `dataset[i]`; or an IterableDataset, whose samples come in "
-    "its own order",
-    batch_size="samples per batch; the last batch of an epoch may be smaller. None: samples, one by one",
-    shuffle="True draws a new order each epoch; None and False keep the dataset's",
+    dataset="an ArrayDataset, any object with `len` and `dataset[i]`, or an IterableDataset, which determines the "
+    "order of its samples",
+    batch_size="the number of samples per batch; the last batch of an epoch may be smaller. None gives single samples "
+    "instead of batches",
+    shuffle="True draws a new order for each epoch; None and False keep the dataset's order",
     sampler="an iterable of positions that decides the order of an epoch itself",
     batch_sampler="an iterable of lists of positions, each a batch",
-    num_workers="threads that read batches ahead, with the same bits: each batch draws its own random numbers. "
-    "A dataset is asked by several threads at once then. At most 1024",
+    num_workers="the number of threads that read batches ahead, at most 1024. It does not change the batches, because "
+    "each batch has its own random numbers. With more than one, several threads read from the dataset at the same "
+    "time",
     collate_fn="a function from a list of samples to a batch; None is default_collate",
     pin_memory="accepted, without effect: copies to a GPU always pass through page-locked buffers, and "
     "`mn.data.prefetch(loader)` copies ahead",
     drop_last="True leaves out the last batch if it is smaller",
     timeout="seconds to wait for a batch that is read ahead; 0 is no limit",
-    worker_init_fn="called as worker_init_fn(worker) in each thread",
+    worker_init_fn="a function that each thread calls first, as worker_init_fn(worker)",
     multiprocessing_context="accepted, without effect: workers are threads",
-    generator="a minorm.Generator, or NumPy's, that draws the seed; None is the one that minorm.manual_seed sets",
+    generator="a minorm.Generator or NumPy generator that draws the seed; None is the generator that "
+    "minorm.manual_seed sets",
     prefetch_factor="how many batches each worker reads ahead; None is 2",
     persistent_workers="accepted, without effect",
     pin_memory_device="accepted, without effect",
     in_order="accepted, without effect: batches always come in order",
-    transform="`transform(images, generator) -> images`, for the first array of every batch (minorm.data.transforms); "
-    "samples must not be dicts then",
-    seed="decides every order and transform; None draws it from generator",
-    shard="(rank, size) of a distributed run: of each batch of n samples this loader gives the rows from "
-    "n * rank // size to n * (rank + 1) // size, perhaps 0 rows. Shuffling and transforms need a seed then",
+    transform="a function `transform(images, generator) -> images` for the first array of every batch, such as one of "
+    "minorm.data.transforms; samples must not be dicts",
+    seed="the seed of all orders and transforms; None draws a seed from generator",
+    shard="(rank, size) of a distributed run: of each batch of n samples this loader gives the rows from n * rank // "
+    "size to n * (rank + 1) // size, which may be no rows. With size > 1, shuffling and transforms need a seed",
 )
 class DataLoader(Checked):
     """Yields a dataset in batches: `for images, labels in loader`. Each call of `iter(loader)` begins a new epoch.
@@ -91,7 +94,7 @@ class DataLoader(Checked):
         """Raise TypeError if images and labels are given in place of a dataset."""
         if len(args) > 1 and getattr(args[1], "shape", None):
             raise TypeError(f"DataLoader: batch_size is a {kind_of(args[1])} of shape {args[1].shape}; expected one "
-                            "dataset first: DataLoader(TensorDataset(x, y), batch_size=32)")  # fmt: skip
+                            "dataset, and then an int: DataLoader(TensorDataset(x, y), batch_size=32)")  # fmt: skip
 
     def __init__(
         self,
@@ -238,8 +241,9 @@ class DataLoader(Checked):
         assert self.transform is not None
         if isinstance(batch, Mapping):
             raise TypeError(
-                f"DataLoader: transform changes the first array of a sample, and the samples are dicts with the keys "
-                f"{list(batch)}; expected tuples; or transform in the dataset, or the batch after it was read"
+                "DataLoader: transform changes the first array of a sample, but the samples are dicts with the keys "
+                f"{list(batch)}; expected tuples; for dicts, apply the transform in the dataset, or to the batches "
+                "that the loader gives"
             )
         if not isinstance(batch, (tuple, list)):
             return applied(self.transform, batch, generator)

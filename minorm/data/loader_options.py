@@ -34,7 +34,7 @@ def check_workers(
     }
     for name, said in words.items():
         if said and num_workers == 0:
-            raise ValueError(f"DataLoader: {name} is for workers, and num_workers is 0; expected num_workers above 0")
+            raise ValueError(f"DataLoader: {name} is for workers, but num_workers is 0; expected num_workers above 0")
 
 
 def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single: bool) -> None:
@@ -44,14 +44,17 @@ def check_functions(transform: Any, collate_fn: Any, worker_init_fn: Any, single
     does not collate samples itself.
     """
     if transform is not None and not callable(transform):
-        raise TypeError(f"DataLoader: transform is {type(transform).__name__}; expected transform(images, generator)")
+        raise TypeError(
+            f"DataLoader: transform is {type(transform).__name__}; expected a function transform(images, generator)"
+        )
     for name, given in (("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):
         if given is not None and not callable(given):
             raise TypeError(f"DataLoader: {name} is {type(given).__name__}; expected a function")
     if transform is not None and (collate_fn is not None or single):
         other = "collate_fn" if collate_fn is not None else "batch_size=None"
-        raise ValueError(f"DataLoader: got both transform and {other}; expected one of them: transform changes batches "
-                         "that the loader collates; transform in the dataset or in collate_fn")  # fmt: skip
+        raise ValueError(f"DataLoader: got both transform and {other}; expected one of them, because transform needs "
+                         "batches that the loader collates; apply the transform in the dataset or in collate_fn "
+                         "instead")  # fmt: skip
 
 
 def check_seed(seed: Any, generator: Any, shard: tuple[int, int], draws: str) -> None:
@@ -66,7 +69,8 @@ def check_seed(seed: Any, generator: Any, shard: tuple[int, int], draws: str) ->
         raise ValueError("DataLoader: got both seed and generator; expected one of them")
     if shard[1] > 1 and seed is None and draws:
         raise ValueError(
-            f"DataLoader: shard={shard} with {draws} and seed=None: each rank would draw another order; expected a seed"
+            f"DataLoader: shard={shard} with {draws} and seed=None; expected a seed, because each rank would draw "
+            "other numbers"
         )
 
 

@@ -57,11 +57,11 @@ def described(archive: Archive, name: str) -> Stored:
     except Exception as error:  # the header is Python text: its parser raises SyntaxError, RecursionError and more
         raise ValueError(f"{name} cannot be read: {str(error)[:200] or type(error).__name__}") from error
     if len(shape) > MAX_AXES or not all(0 <= length < 1 << 63 for length in shape):
-        raise ValueError(f"{name} cannot be read: it has {len(shape)} axes, or one of no possible length")
+        raise ValueError(f"{name} cannot be read: it has {len(shape)} axes, or an axis with an impossible length")
     found = Stored(entry, dtype, shape, fortran, head.tell())
     if found.nbytes != (held := archive.entries[entry].size - found.start):
         raise ValueError(
-            f"{name} cannot be read: shape {shape} of {dtype} takes {found.nbytes} bytes; {held} are there"
+            f"{name} cannot be read: shape {shape} of {dtype} takes {found.nbytes} bytes; the file has {held}"
         )
     return found
 

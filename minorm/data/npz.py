@@ -59,7 +59,7 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
             found = {key: npy.described(archive, key) for key in NAMES}
             most = max(limits.NPZ, archive.length) if max_bytes is None else max_bytes
             if (decoded := sum(map(_bytes_in_memory, found.values()))) > most:
-                raise ValueError(limits.too_large("its arrays together take", decoded, most))
+                raise ValueError(limits.too_large("the arrays together take", decoded, most))
         except ValueError as error:
             raise ValueError(f"load_npz: {name}: {error}; expected an .npz file with {', '.join(NAMES)}") from error
         try:
@@ -91,7 +91,7 @@ def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array
             found = {key: npy.described(archive, key) for key in npy.names(archive)}
             decoded, most = sum(stored.nbytes for stored in found.values()), max_bytes
             if decoded > (most := max(limits.NPZ, archive.length) if most is None else most):
-                raise ValueError(limits.too_large("its arrays together take", decoded, most))
+                raise ValueError(limits.too_large("the arrays together take", decoded, most))
             if decoded > limits.spare(archive.length):
                 for stored in found.values():
                     npy.extremes(archive, stored)
@@ -113,11 +113,11 @@ def _archive(file: Any) -> Archive:
     """Return the file's entries; raise ValueError if one of the four arrays is missing."""
     start = file.read(len(npy.MAGIC))
     if start == npy.MAGIC:
-        raise ValueError("it holds one array")
+        raise ValueError("the file holds one array without a name")
     archive = Archive(file)
     names = npy.names(archive)
     if missing := [key for key in NAMES if key not in names]:
-        raise ValueError(f"there is no {', '.join(missing)}; it has {', '.join(names[:20]) or 'nothing'}")
+        raise ValueError(f"there is no {', '.join(missing)}; the file has {', '.join(names[:20]) or 'nothing'}")
     return archive
 
 
@@ -162,17 +162,19 @@ def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
         if not (isfinite(low) and isfinite(high)):
             raise ValueError(f"x_{part} holds NaN or infinite numbers; expected finite ones")
         if x.dtype.kind == "f" and max(-low, high) > LARGEST:
-            raise ValueError(f"x_{part} holds numbers from {low:g} to {high:g}; expected what float32 can hold")
+            raise ValueError(f"x_{part} holds numbers from {low:g} to {high:g}; expected numbers that float32 can hold")
         y, low, high = found[f"y_{part}"]
         if low < 0:
             _check_labels(part, y, x.shape[0], f" with {low} in it")
         if high >= MOST_CLASSES:
-            raise ValueError(f"y_{part} has the label {high}; expected less than {MOST_CLASSES}: classes count from 0")
+            raise ValueError(
+                f"y_{part} has the label {high}; expected less than {MOST_CLASSES}, because classes are numbered from 0"
+            )
     train, test = found["y_train"][2], found["y_test"][2]
     if train < 1:
-        raise ValueError("y_train holds the label 0 alone; expected at least two classes")
+        raise ValueError("y_train has only the label 0; expected at least two classes")
     if test > train:
-        raise ValueError(f"y_test has the label {test}; expected at most {train}, the largest of y_train")
+        raise ValueError(f"y_test has the label {test}; expected at most {train}, the largest label of y_train")
 
 
 def _images(x: Array) -> Array:

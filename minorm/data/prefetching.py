@@ -14,7 +14,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(
     {},
-    batches="the iterable to copy, such as a DataLoader: Tensors in tuples, lists and dicts",
+    batches="the iterable of batches, such as a DataLoader; a batch is a Tensor, or a tuple, list or dict with Tensors",
     device="the device to copy to",
 )
 def prefetch(batches: Iterable[Any], device: Any = "cuda") -> Iterator[Any]:

@@ -78,13 +78,13 @@ def _check_kind(dataset: Any, streams: bool, shuffle: Any, sampler: Any, batch_s
     if streams:
         if shuffle or sampler is not None or batch_sampler is not None:
             raise ValueError(
-                "DataLoader: dataset is an IterableDataset, whose samples come in its own order; expected no shuffle, "
-                "sampler or batch_sampler"
+                "DataLoader: dataset is an IterableDataset, which determines the order of its samples; expected no "
+                "shuffle, sampler or batch_sampler"
             )
     elif not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise TypeError(
-            f"DataLoader: dataset is a {type(dataset).__name__}; expected an object with len(dataset) and "
-            "dataset[i]; put arrays into an ArrayDataset, and what a generator yields into a list"
+            f"DataLoader: dataset is a {type(dataset).__name__}; expected an object with len(dataset) and dataset[i]; "
+            "put arrays into an ArrayDataset, and the samples of a generator into a list"
         )
     for name, given in (("sampler", sampler), ("batch_sampler", batch_sampler)):
         if given is not None and not hasattr(given, "__iter__"):
@@ -98,14 +98,14 @@ def _check_together(batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: 
         raise ValueError(f"DataLoader: batch_size={batch_size!r}; expected an int of at least 1")
     if sampler is not None and shuffle:
         raise ValueError(
-            "DataLoader: got both sampler and shuffle=True; expected one of them, as both decide the order"
+            "DataLoader: got both sampler and shuffle=True; expected one of them, because both determine the order"
         )
     if batch_sampler is not None:
         others = {"batch_size": batch_size != 1, "shuffle": shuffle, "sampler": sampler is not None,
                   "drop_last": drop_last}  # fmt: skip
         if clash := [name for name, said in others.items() if said]:
-            raise ValueError(f"DataLoader: got both batch_sampler and {', '.join(clash)}; "
-                             "expected batch_sampler alone, as it makes the batches")  # fmt: skip
+            raise ValueError(f"DataLoader: got both batch_sampler and {', '.join(clash)}; expected only batch_sampler, "
+                             "because it determines the batches")  # fmt: skip
     elif batch_size is None and drop_last:
-        raise ValueError("DataLoader: batch_size=None with drop_last=True; expected a batch_size, or drop_last=False, "
-                         "as samples come one by one")  # fmt: skip
+        raise ValueError("DataLoader: batch_size=None with drop_last=True; expected a batch_size or drop_last=False, "
+                         "because without a batch_size there is no last batch")  # fmt: skip

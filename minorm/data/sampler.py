@@ -52,7 +52,7 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
-@documented(SAMPLER, num_samples="how many indices; None is as many as there are samples")
+@documented(SAMPLER, num_samples="the number of indices to draw; None is the number of samples")
 class RandomSampler(Sampler):
     """Yields all indices, or num_samples indices, in random order. With replacement=True an index may be repeated.
 
@@ -115,7 +115,7 @@ class SubsetRandomSampler(Sampler):
         return len(self.indices)
 
 
-@documented(SAMPLER, weights="a number of at least 0 for each index", num_samples="how many draws, at least 1")
+@documented(SAMPLER, weights="a number of at least 0 for each index", num_samples="the number of draws, at least 1")
 class WeightedRandomSampler(Sampler):
     """Yields num_samples indices from 0 to len(weights) - 1; index i has the probability weights[i] / sum(weights).
 
@@ -133,10 +133,14 @@ class WeightedRandomSampler(Sampler):
         super().__init__()
         self.weights = np.asarray(weights, np.float64).reshape(-1)
         if not (self.weights >= 0).all() or not self.weights.sum() > 0:
-            raise ValueError("WeightedRandomSampler: weights hold numbers below 0, or only zeros; expected weights")
+            raise ValueError(
+                "WeightedRandomSampler: weights has numbers below 0, or only zeros; expected numbers of "
+                "at least 0, with a sum above 0"
+            )
         if num_samples < 1 or (not replacement and num_samples > np.count_nonzero(self.weights)):
             raise ValueError(f"WeightedRandomSampler: num_samples={num_samples} of {len(self.weights)} weights; "
-                             "expected at least 1, and without replacement no more than there are")  # fmt: skip
+                             "expected at least 1, and without replacement at most the number of weights "
+                             "above 0")  # fmt: skip
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self) -> Iterator[int]:
@@ -151,7 +155,7 @@ class WeightedRandomSampler(Sampler):
 @documented(
     {},
     sampler="gives the indices",
-    batch_size="how many in a list, at least 1",
+    batch_size="the number of indices in a list, at least 1",
     drop_last="True leaves out the last list if it is shorter",
 )
 class BatchSampler(Sampler):

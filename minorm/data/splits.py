@@ -50,13 +50,16 @@ def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
         return Layout(_by_part(root, named), [], [])
     nested = [name for name in named if _is_nested(os.path.join(root, name))]
     if not nested:
-        said = f"{_quoted(named)} {'is a class' if len(named) == 1 else 'are classes'}, as {_quoted(beside)} beside"
+        said = (
+            f"{_quoted(named)} {'is a class' if len(named) == 1 else 'are classes'}, because {_quoted(beside)} is "
+            "in the same folder"
+        )
         return Layout({}, [f"{said}; for splits put all classes into train/ and val/"], [])
     folders = _by_part(root, nested)
     if TRAIN not in folders:
         raise ValueError(
-            f"load_folder: {quoted(root)} has {_quoted(nested)}, which holds folders as a split does, and also "
-            f"{_quoted(beside)}; expected the classes in train/, or no folder of a split"
+            f"load_folder: {quoted(root)} has {_quoted(nested)}, which has the form of a split, and also "
+            f"{_quoted(beside)}; expected all classes in train/, or no folder with the name of a split"
         )
     return Layout(folders, [], beside + [name for name in named if name not in nested])
 
@@ -66,8 +69,8 @@ def _by_part(root: str, names: Sequence[str]) -> dict[str, str]:
     for name in names:
         part = PARTS[name.lower()]
         if part in found:
-            raise ValueError(f"load_folder: {quoted(root)} has {quoted(found[part])} and {quoted(name)}, which "
-                             f"both are the {part} images; expected one of them")  # fmt: skip
+            raise ValueError(f"load_folder: {quoted(root)} has {quoted(found[part])} and {quoted(name)}, and both "
+                             f"names stand for the {part} images; expected one of these folders")  # fmt: skip
         found[part] = name
     return found
 
@@ -104,8 +107,8 @@ class SplitFolders(ImageFolder):
 
 @documented(
     PICTURES,
-    seed="the seed of the draw of a fifth for val, if there is no folder for it",
-    classes="the classes of an existing model, of which some may have no folder; None takes the folders' names",
+    seed="the seed with which a fifth of the images is drawn for val, if there is no folder for val",
+    classes="the classes of an existing model, some of which may have no folder; None takes the names of the folders",
 )
 def load_folder(
     root: FilePath,
@@ -140,23 +143,23 @@ def load_folder(
     form = (image_size, channels)
     found = layout(given, classes)
     if found.folders and TRAIN not in found.folders:
-        raise ValueError(f"load_folder: {quoted(given)} has {_quoted([*found.folders.values()])} and no train; "
-                         "expected a folder train beside it, with one folder for each class")  # fmt: skip
+        raise ValueError(f"load_folder: {quoted(given)} has {_quoted([*found.folders.values()])} but no train; "
+                         "expected a folder train in the same place, with one folder for each class")  # fmt: skip
     place = os.path.join(given, found.folders[TRAIN]) if found.folders else given
     train = _of_two_classes(ImageFolder(place, *form, classes, skip_broken, max_bytes))
     _tell(train, given, found)
     if TEST in found.folders:
-        train.notes.append(f"{found.folders[TEST]}/ is not looked at; minorm evaluate RUN --split test scores it")
+        train.notes.append(f"{found.folders[TEST]}/ is not read; minorm evaluate RUN --split test scores its images")
     if VALIDATION in found.folders:
         val = ImageFolder(os.path.join(given, found.folders[VALIDATION]), *form, train.classes, skip_broken, max_bytes)
         if missing := [name for label, name in enumerate(train.classes) if label not in val.labels]:
-            val.notes.append(f"no image of {_quoted(missing)} in {found.folders[VALIDATION]}/")
+            val.notes.append(f"{found.folders[VALIDATION]}/ has no image of {_quoted(missing)}")
         return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
     train_part, val_part = train.split(SHARE, seed)
     if not len(val_part):
         raise ValueError(
-            f"load_folder: {quoted(place)} has one image for each class; expected at least two in one class, because "
-            "some are set aside for validation"
+            f"load_folder: {quoted(place)} has only one image for each class; expected at least two images in one "
+            "class, because some images are set aside for validation"
         )
     return train_part, val_part
 
@@ -195,7 +198,9 @@ def _tell(folder: ImageFolder, root: str, found: Layout) -> None:
     folder.notes += found.notes
     for name in found.beside:
         count = sum(sum(map(is_picture, files)) for _, _, files in os.walk(os.path.join(root, name)))
-        folder.notes.append(f"left out: {count:,} images in {name}/, which is no split with a folder for each class")
+        folder.notes.append(
+            f"left out: {count:,} images in {name}/, because it is no split with one folder for each class"
+        )
 
 
 def _of_two_classes(folder: ImageFolder) -> ImageFolder:
@@ -203,7 +208,7 @@ def _of_two_classes(folder: ImageFolder) -> ImageFolder:
         inner = os.path.join(folder.root, folder.classes[0])
         within = [entry.name for entry in folder_entries(inner) if is_class(entry)] if os.path.isdir(inner) else []
         hint = f", as {quoted(inner)} has: {_quoted(within)}" if len(within) > 1 else ""
-        raise ValueError(f"load_folder: {quoted(folder.root)} has images of one class alone, "
-                         f"{quoted(folder.classes[0])}; expected a folder for each of at least two classes"
-                         f"{hint}")  # fmt: skip
+        raise ValueError(f"load_folder: {quoted(folder.root)} has images of only one class, "
+                         f"{quoted(folder.classes[0])}; expected at least two classes, with one folder "
+                         f"each{hint}")  # fmt: skip
     return folder

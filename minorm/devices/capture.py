@@ -69,8 +69,8 @@ def refuse_copies(what: str) -> None:
     """Raise RuntimeError during a capture, because a replay would copy memory that may have other contents then."""
     if is_captured():
         raise RuntimeError(
-            f"cuda.graph: {what} is copied between the CPU and a GPU while a graph is captured; a graph replays what "
-            "the GPU does, and nothing of the CPU: make the array on the GPU before the capture, and fill it with "
+            f"cuda.graph: {what} is copied between the CPU and a GPU while a graph is captured; a replay repeats only "
+            "the work of the GPU, not that of the CPU; make the array on the GPU before the capture, and fill it with "
             "copy_() before a replay"
         )
 
@@ -80,8 +80,8 @@ def refuse_draws() -> None:
     if is_captured():
         raise RuntimeError(
             "cuda.graph: numbers are drawn on the CPU while a graph is captured, and each replay would use the same "
-            "ones; expected uniform numbers and dropout, which are drawn on the GPU, or numbers that are drawn before "
-            "the replay and copied to the GPU"
+            "numbers; use operations that draw on the GPU (uniform numbers, dropout), or draw the numbers before the "
+            "replay and copy them to the GPU"
         )
 
 
@@ -89,8 +89,8 @@ def refuse_number(operation: str, name: str) -> None:
     """Raise RuntimeError during a capture, because the argument `name` of this operation is a number on the CPU."""
     if is_captured():
         raise RuntimeError(
-            f"{operation}: {name} is a number of the CPU, and each replay of a CUDA graph would be given the same one; "
-            "expected the call outside the graph, after a replay"
+            f"{operation}: {name} is a number on the CPU, and each replay of a CUDA graph would use the same number; "
+            f"call {operation} outside of the graph, after a replay"
         )
 
 
@@ -166,7 +166,9 @@ class Recording:
         """Return a slot that holds `fields`, a structured array without axes. Replays may change its numbers."""
         size = fields.nbytes
         if size > CHUNK:
-            raise ValueError(f"cuda.graph: {size} bytes of numbers for one launch; expected at most {CHUNK}")
+            raise ValueError(
+                f"cuda.graph: one launch needs {size} bytes of changing numbers; expected at most {CHUNK} bytes"
+            )
         if self._used + size > CHUNK:
             pinned = self.library.cuda.alloc_pinned_memory(CHUNK)
             self._chunks.append((np.frombuffer(pinned, np.uint8, CHUNK), self._apart(CHUNK)))

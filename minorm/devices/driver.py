@@ -40,23 +40,26 @@ def advice(driver: int | None, missing: str | None, runtime: int = 0) -> str:
     """
     if driver is None:
         return (
-            f"cuda: no NVIDIA driver was found ({LIBRARY} cannot be loaded); install the driver of the GPU, then "
-            "cupy-cuda12x[ctk] or cupy-cuda13x[ctk], as the driver is; or compute on 'cpu'"
+            f"cuda: no NVIDIA driver was found ({LIBRARY} cannot be loaded); install the driver of the GPU, and then "
+            "cupy-cuda12x[ctk] or cupy-cuda13x[ctk], whichever fits the driver; or compute on 'cpu'"
         )
     fitting = package(driver)
     if fitting is None:
         return f"cuda: the NVIDIA driver is for CUDA {name(driver)}; expected 12.0 or newer; update the driver"
     install = f"pip install '{fitting}'"
     if missing is not None:
-        return f"cuda: CuPy is not there ({missing}); the NVIDIA driver is for CUDA {name(driver)}: {install}"
+        return (
+            f"cuda: CuPy cannot be imported ({missing}); the NVIDIA driver is for CUDA {name(driver)}, so run: "
+            f"{install}"
+        )
     if runtime // 1000 > driver // 1000:
         return (
-            f"cuda: the CuPy that is installed is for CUDA {name(runtime)}, the NVIDIA driver for {name(driver)}; "
-            f"pip uninstall cupy-cuda{runtime // 1000}x, then {install}"
+            f"cuda: the installed CuPy is for CUDA {name(runtime)}, but the NVIDIA driver is for CUDA {name(driver)}; "
+            f"run pip uninstall cupy-cuda{runtime // 1000}x, then {install}"
         )
     return (
-        f"cuda: the NVIDIA driver for CUDA {name(driver)} shows no GPU; nvidia-smi should list one, and "
-        "CUDA_VISIBLE_DEVICES must not hide it"
+        f"cuda: the NVIDIA driver for CUDA {name(driver)} shows no GPU; check that nvidia-smi lists a GPU, and that "
+        "CUDA_VISIBLE_DEVICES does not hide it"
     )
 
 

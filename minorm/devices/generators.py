@@ -212,7 +212,10 @@ def set_state(state: dict[str, Any]) -> None:
         raise ValueError(f"set_state: 'ranks' of the state is a {kind_of(ranks)}; expected a list of states")
     count = 1 if ranks is None else len(ranks)
     if count != _rank.size:
-        raise ValueError(f"set_state: the state is that of {count} ranks, this program has {_rank.size}")
+        raise ValueError(
+            f"set_state: the state is that of {count} ranks, but this program has {_rank.size}; expected "
+            "the same number of ranks"
+        )
     _own().set_state(state if ranks is None else ranks[_rank.number])
 
 
@@ -247,7 +250,9 @@ def _bits(state: Any, kind: str = "Philox") -> Any:
         raise ValueError(f"set_state: the state is {got}; expected a dict with 'bit_generator', as get_state() gives")
     name = state["bit_generator"]
     if name not in ("Philox", "PCG64", kind):
-        raise ValueError(f"set_state: the state is that of {name}; expected Philox, or PCG64, which minorm had before")
+        raise ValueError(
+            f"set_state: the state is that of {name}; expected Philox, or PCG64, which earlier versions of minorm used"
+        )
     bits = getattr(np.random, name)()
     example = _plain(bits.state)
     try:
@@ -260,8 +265,8 @@ def _bits(state: Any, kind: str = "Philox") -> Any:
         right = False  # NumPy says only that an integer is required
     if not right:
         raise ValueError(
-            f"set_state: the state of {name} has other parts than one has, or numbers beyond their words; "
-            f"got {_brief(state)}; expected what get_state() gives, such as {_brief(example)}"
+            f"set_state: the state is {_brief(state)}, which is no state of {name}; expected the same parts as in "
+            f"{_brief(example)}, with numbers in their ranges"
         )
     return bits
 

@@ -43,11 +43,12 @@ FROM_LOADER: Any = _FromLoader()
 @documented(
     {},
     model="a Module, a loaded ONNX graph, or a torch.nn.Module; any device and mode",
-    loader="batches x or (x, labels) that can be read again, or one batch, of the data that the model was trained on: "
-    "running statistics belong to that. Up to 512 images are drawn. Integer labels tell harm from mere change. None "
-    "gives noise to an ONNX graph, and then only what does not depend on the data is said",
-    batch_size="the batch size of training; by default the median of the loader's batches. None if it is not known: "
-    "then nothing is said about small batches",
+    loader="batches x or (x, labels) that can be read more than once, or one batch, of the data that the model was "
+    "trained on, because running statistics describe these data. Up to 512 images are drawn. With integer labels, "
+    "harm can be told from mere change. None runs an ONNX graph on noise, and findings that depend on the data are "
+    "left out",
+    batch_size="the batch size of training; the default is the median of the loader's batches. None means that it is "
+    "unknown; then there are no findings about small batches",
 )
 @checked
 def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
@@ -99,7 +100,9 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
 def _inputs(model: Any) -> Any:
     """Return the inputs that an ONNX graph declares; raise TypeError if the model is no ONNX graph."""
     if not hasattr(model, "input_names"):
-        raise TypeError("diagnose: loader is None; expected batches, as only an ONNX graph says what its input is")
+        raise TypeError(
+            "diagnose: loader is None; expected batches, because only an ONNX graph declares the shape of its input"
+        )
     return model.inputs
 
 

@@ -29,10 +29,11 @@ CONVOLUTIONS = (F.conv2d, F.conv_transpose2d)
     {},
     model="a Module that gives N x classes, or a loaded ONNX graph; any device and mode",
     images="a batch N x C x H x W, scaled as the model takes it",
-    layer="the layer whose output is explained: a Module of the model, or its name; of a loaded graph also the name of "
-    "a node or of a value. None takes the last output with the height and width of the last convolution's, such as "
-    "the activation behind it, and without a convolution the last N x C x H x W",
-    target="the class to explain: one int for all images, or one for each; None takes the class that is predicted",
+    layer="the layer whose output is explained: a Module of the model, or its name; for a loaded graph also the name "
+    "of a node or of a value. None takes the last output that has the same height and width as the output of the last "
+    "convolution, such as the output of its activation. In a model without a convolution, None takes the last output "
+    "N x C x H x W",
+    target="the class to explain: one int for all images, or one int for each image; None takes the predicted class",
 )
 @checked
 def grad_cam(model: Any, images: Tensor, layer: Any = None, target: Any = None) -> Tensor:
@@ -99,7 +100,7 @@ def _run(model: Module, x: Tensor, layer: Any) -> tuple[Tensor, Tensor]:
     scores = scores[0] if isinstance(scores, (tuple, list)) else scores
     if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(x):
         made = tuple(scores.shape) if isinstance(scores, Tensor) else kind_of(scores)
-        raise ValueError(f"grad_cam: the model makes {made} of {len(x)} images; expected N x classes")
+        raise ValueError(f"grad_cam: for {len(x)} images the model's output is {made}; expected shape N x classes")
     return scores, maps
 
 
@@ -109,7 +110,7 @@ def _last_maps(calls: list[Call]) -> Tensor:
     fitting = [call.result for call in found if not sizes or call.result.shape[2:] == sizes[-1]]
     if not fitting:
         raise ValueError(
-            "grad_cam: the model makes no feature maps N x C x height x width; expected a convolution, or give layer="
+            "grad_cam: the model has no feature maps N x C x height x width; expected a convolution, or layer=..."
         )
     return fitting[-1]
 
@@ -138,11 +139,16 @@ def _watched(model: Module, x: Tensor, layer: Any) -> tuple[Any, Tensor]:
         scores = model(x)
     if not seen:
         near = ", ".join(map(quoted, [*filter(None, named)][-8:])) or "a node"
-        raise ValueError(f"grad_cam: layer={_name(layer)} is no layer of the model that runs; expected one of {near}")
+        raise ValueError(
+            f"grad_cam: layer={_name(layer)} is not a layer of the model, or the model does not run it; "
+            f"expected one of {near}"
+        )
     maps = seen[-1][0] if isinstance(seen[-1], (tuple, list)) else seen[-1]
     if not isinstance(maps, Tensor) or maps.ndim != 4:
         made = tuple(maps.shape) if isinstance(maps, Tensor) else kind_of(maps)
-        raise ValueError(f"grad_cam: layer={_name(layer)} makes {made}; expected N x C x height x width")
+        raise ValueError(
+            f"grad_cam: the output of layer={_name(layer)} is {made}; expected shape N x C x height x width"
+        )
     return scores, maps
 
 

@@ -21,14 +21,14 @@ MARK = {"error": "ERROR", "warning": "WARNING", "note": "note"}
 
 @documented(
     {},
-    name="its name in docs/doctor.md",
-    layer="the module's dotted name; None where it is the whole model's",
+    name="the name of the finding in docs/doctor.md",
+    layer="the module's dotted name; None for a finding about the whole model",
     severity='"error", "warning" or "note"',
-    numbers="what was measured, by name",
-    why="why it is odd",
+    numbers="the measured numbers, by name",
+    why="why the numbers matter",
     fix="what to do about it",
-    after="the layer whose fault causes this one, or None",
-    cause="the layer that explains it, or None",
+    after="the layer whose fault causes this finding; None if no layer does",
+    cause="the layer that explains this finding; None if no layer does",
 )
 @dataclass(frozen=True)
 class Finding:
@@ -57,10 +57,10 @@ class Finding:
 
 @documented(
     {},
-    findings="what is odd, the worst first",
+    findings="the findings, the worst first",
     layers="a dict of numbers for each normalization",
-    images="how many images were looked at; 0 where the model was given noise",
-    batch_size="that the model trains with; None where it is not known",
+    images="the number of images on which the model ran; 0 if it ran on noise",
+    batch_size="the batch size of training; None if it is unknown",
     gap="how far training and evaluation mode are apart; None if they are the same",
     measured="all that was measured",
 )
@@ -106,7 +106,7 @@ class Diagnosis:
         counts = [(sum(f.severity == s for f in self.findings), s) for s in ("error", "warning", "note")]
         said = [f"{count} {severity}{'s' if count > 1 else ''}" for count, severity in counts if count]
         batch = "" if self.batch_size is None else f", batches of {self.batch_size}"
-        images = f"{self.images} images" if self.images else "noise, and no images"
+        images = f"{self.images} images" if self.images else "noise instead of images"
         return f"{images}{batch}: {', '.join(said) or 'nothing found'}"
 
     def _modes(self) -> str:

@@ -155,9 +155,10 @@ class Explanation:
     def _cache(self) -> str:
         """Say whether the second phase reads its numbers from cache or from memory, and why."""
         if self.strategy == "reference":
-            return "NumPy ends each operation before the next: again is from memory"
+            return 'NumPy finishes each operation before the next, so "again" reads from memory'
         unit = "the columns of a tile take" if self.strategy == "columns" else "a row takes"
-        where = "again is from cache" if self.in_cache else f"more than {amount(CACHE)}: again is from memory"
+        more = f'more than {amount(CACHE)}, so "again" reads from memory'
+        where = 'so "again" reads from cache' if self.in_cache else more
         which = "x, dy and y" if self.saved else "x and dy"
         return f"{unit} {amount(self.row_bytes)} of {which}, {where}"
 
@@ -165,11 +166,11 @@ class Explanation:
 @documented(
     {"shape": "the shape of x, a tuple"},
     function="one of the normalizations of minorm.functional, or conv1d, conv2d, conv3d",
-    args="the function's own, with shapes in place of tensors",
+    args="the function's positional arguments, with shapes in place of tensors",
     dtype="the element type of x",
     memory_format='"contiguous", or "channels_last", which lays x out as N, positions, C',
-    options="the function's own by name, with shapes in place of tensors; weight and bias that are not mentioned are "
-    "there in their usual shape, None leaves them out. batch_norm trains unless training=False",
+    options="the function's keyword arguments, with shapes in place of tensors. If weight or bias is not given, it "
+    "has its usual shape; None leaves it out. batch_norm is in training mode unless training=False",
 )
 @checked
 def explain(
@@ -326,7 +327,7 @@ class _Watch:
         self.nest = nest
         self.phases += phases
         if not np.may_share_memory(x, self.x):
-            self.copied = "its own order takes more loops than a kernel has"
+            self.copied = "the memory order of x needs more loops than a kernel has"
 
     def forward(
         self,

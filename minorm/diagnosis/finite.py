@@ -21,7 +21,7 @@ CURE = "a lower learning rate is the usual cure"
 @documented(
     {},
     message="the text of the error",
-    rank="whose loss it was, in a distributed run whose ranks all raise this together",
+    rank="the rank whose loss it was, if all ranks of a distributed run raise this error together",
 )
 class NonFiniteLoss(ArithmeticError):
     """A loss became NaN or infinite, so training cannot go on.
@@ -40,11 +40,12 @@ def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | N
     """Say why the loss of this batch is NaN or infinite, and what to do about it."""
     for name, x in (("inputs", inputs), ("targets", targets)):
         if found := _nonfinite(x):
-            return f"the {name} of this batch hold {found}; look at the data and at what transforms them"
+            return f"the {name} of this batch hold {found}; check the data and their transforms"
     ignored = -100 if ignore_index is None else ignore_index
     if not dtypes.is_float(targets.dtype) and targets.numel() and (targets == ignored).all():
         return (
-            f"every target of this batch is ignore_index={ignored}: the mean of no loss is nan; leave such batches out"
+            f"every target of this batch is ignore_index={ignored}, so the loss is a mean over nothing; leave such "
+            "batches out"
         )
     named: list[tuple[str, str, Tensor]] = [("parameter", *pair) for pair in model.named_parameters()]
     if not model.training:  # in training a layer has just updated its buffers with this batch
@@ -53,8 +54,10 @@ def reason(model: Module, inputs: Tensor, targets: Tensor, ignore_index: int | N
     if ruined:
         kind, name, found = ruined[0]
         more = f", the first of {len(ruined)} such" if len(ruined) > 1 else ""
-        return f"the data are finite, but the {kind} {name!r} holds {found}{more}: an earlier step ruined it; {CURE}"
-    return f"inputs, targets and parameters are finite, so the model's own numbers overflow; {CURE}"
+        return (
+            f"the data are finite, but the {kind} {name!r} holds {found}{more}, so an earlier step went wrong; {CURE}"
+        )
+    return f"inputs, targets and parameters are finite, so numbers inside the model overflow; {CURE}"
 
 
 def _nonfinite(x: Tensor) -> str:

@@ -58,7 +58,9 @@ class Records:
         flat = y.reshape(len(y), -1)
         if not self.failed and not np.isfinite(y).all():
             mode = "evaluation" if self.which == "E" else "training"
-            self.failed = f"diagnose: {step.name} gives NaN or infinity in {mode}; what is behind it cannot be measured"
+            self.failed = (
+                f"diagnose: {step.name} gives NaN or infinity in {mode}; the layers after it cannot be measured"
+            )
         norm.outputs[self.which].append(flat[:, :: -(-flat.shape[1] // SAMPLED) | 1].ravel())
         if self.which == "E":
             self._identity(step, norm)

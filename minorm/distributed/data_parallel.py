@@ -30,7 +30,9 @@ from minorm.tensor.tensor import Tensor
 Array = Any
 
 
-@documented({}, module="the model, as each rank has made it", group="the ranks, as the program was given them")
+@documented(
+    {}, module="the rank's own model; all ranks must build the same model", group="the Group that the program got"
+)
 class DistributedDataParallel(Module):
     """A copy of the model on every rank of `group`; all copies start with the parameters and buffers of rank 0.
 

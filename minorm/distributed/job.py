@@ -28,10 +28,11 @@ FINGERPRINT = 4096  # bytes
 @documented(
     {},
     program="a function of the group, which every rank runs",
-    ranks="how many: this decides the bits. None is as many as there are processes; more than processes share them",
-    device='"cpu", or "cuda": each process of a machine takes the next of its GPUs',
-    timeout="seconds that a process waits in one collective for the others, before it ends the job",
-    brief="errors that are told without a traceback when they end the job",
+    ranks="the number of ranks, on which the last bits of the results depend. None is the number of processes; if "
+    "there are more ranks, a process runs several",
+    device='"cpu" or "cuda"; with "cuda" the processes of a machine take its GPUs in turn',
+    timeout="the seconds that a process waits for the others in one collective before it ends the job",
+    brief="the types of errors that are printed without a traceback if they end the job",
 )
 def run(
     program: Program,
@@ -57,7 +58,9 @@ def run(
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(f"run: ranks={size!r}; expected an int of at least 1, or None")
     if size < processes:
-        raise ValueError(f"run: there are {size} ranks and {processes} processes; expected at most as many processes")
+        raise ValueError(
+            f"run: there are {size} ranks, but {processes} processes; expected at least one rank for each process"
+        )
     check_threads(f"run: ranks={size}", size, processes)
     if processes == 1:
         return carry(program, Collectives(range(size), size, None), Meeting(range(size)), place(device, 0))
@@ -109,7 +112,7 @@ def place(device: str, number: int) -> str:
         return device
     count = cuda.device_count()
     if not count:
-        raise RuntimeError("run: device='cuda', and there is no GPU that can be used; expected 'cpu'")
+        raise RuntimeError("run: device='cuda', but no GPU can be used; expected 'cpu'")
     return f"cuda:{number % count}"
 
 
@@ -137,7 +140,7 @@ def _agree(fingerprints: Any) -> Any:
             if others[name] != value:
                 raise RankError(
                     f"run: {name} is {value} on process 0 and {others[name]} on process {process}; expected the same "
-                    "on all processes, because the bits depend on it"
+                    f"on all processes, because the bits of the results depend on {name}"
                 )
     return state
 

@@ -69,15 +69,22 @@ def compare(rank: int, call: Call, other: int, others: Call) -> None:
         for waits, waiting, gone, last in ((rank, call, other, others), (other, others, rank, call)):
             if last.name == THE_END:
                 raise RankError(f"rank {waits} waits in {waiting.name} for rank {gone}, which has ended")
-        raise RankError(f"rank {rank} calls {call.name}, rank {other} {others.name}; expected the same of all ranks")
+        raise RankError(
+            f"rank {rank} calls {call.name}, but rank {other} calls {others.name}; expected the same call on all ranks"
+        )
     if call.shape != others.shape:
         raise RankError(
-            f"{call.name}: rank {rank} sends an array of shape {call.shape}, rank {other} of shape {others.shape}; "
-            "expected one shape"
+            f"{call.name}: rank {rank} sends an array of shape {call.shape}, but rank {other} one of shape "
+            f"{others.shape}; expected one shape"
         )
     if call.dtype != others.dtype:
-        raise RankError(f"{call.name}: rank {rank} sends {call.dtype}, rank {other} {others.dtype}; expected one type")
-    raise RankError(f"{call.name}: it is call {call.serial} of rank {rank} and call {others.serial} of rank {other}")
+        raise RankError(
+            f"{call.name}: rank {rank} sends {call.dtype}, but rank {other} sends {others.dtype}; expected one type"
+        )
+    raise RankError(
+        f"{call.name}: this is call number {call.serial} on rank {rank}, but number {others.serial} on "
+        f"rank {other}; expected the same calls on all ranks"
+    )
 
 
 class Meeting:

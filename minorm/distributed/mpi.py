@@ -53,15 +53,15 @@ class Mpi:
         except (ImportError, RuntimeError) as error:  # mpi4py raises the latter if it finds no MPI
             advice = "pip install mpi4py" if isinstance(error, ImportError) else "pip install mpich, or load an MPI"
             raise ImportError(
-                f"distributed: a launcher has started {launched} processes, which need MPI to talk to each other: "
+                f"distributed: a launcher has started {launched} processes, which need MPI to communicate: "
                 f"{str(error).splitlines()[0]}; {advice}"
             ) from None
         world = MPI.COMM_WORLD
         if world.Get_size() != launched:
             library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
             raise RuntimeError(
-                f"distributed: the launcher has started {launched} processes, MPI knows of {world.Get_size()}; the "
-                f"launcher is not that of mpi4py's MPI, which is {library}"
+                f"distributed: the launcher has started {launched} processes, but MPI sees {world.Get_size()}; the "
+                f"launcher must be that of the MPI which mpi4py uses, {library}"
             )
         self._mpi, self._world = MPI, world.Dup()
         self.process, self.processes = world.Get_rank(), world.Get_size()
@@ -77,7 +77,7 @@ class Mpi:
         """Raise RuntimeError if MPI lets only the main thread send messages, since several ranks need more threads."""
         if self._level < self._mpi.THREAD_SERIALIZED:
             raise RuntimeError(
-                "distributed: this MPI lets only the main thread send messages, so a process can carry one rank; "
+                "distributed: this MPI lets only the main thread send messages, so a process can run only one rank; "
                 "expected as many processes as ranks, or an MPI with MPI_THREAD_SERIALIZED"
             )
 

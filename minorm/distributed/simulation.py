@@ -42,7 +42,10 @@ def simulate(size: int, program: Program) -> list[Any]:
 def check_threads(said: str, size: int, processes: int) -> None:
     """Raise ValueError if there are more ranks than the processes can run; the message begins with `said`."""
     if size > MOST * processes:
-        raise ValueError(f"{said}; expected at most {MOST * processes:,}: {MOST:,} a process, each in a thread")
+        raise ValueError(
+            f"{said}; expected at most {MOST * processes:,}, because a process runs each rank in a "
+            f"thread, and at most {MOST:,} threads"
+        )
 
 
 def carry(
@@ -81,7 +84,10 @@ def carry(
             threading.Thread(target=run, args=(place,), daemon=True).start()
             started += 1
     except (KeyboardInterrupt, MemoryError, RuntimeError) as error:
-        refused = RuntimeError(f"ranks: {len(groups)} in one process; the system could start {started}: {error}")
+        refused = RuntimeError(
+            f"ranks: this process needs a thread for each of its {len(groups)} ranks, but the "
+            f"system could start only {started}: {error}"
+        )
         errors.append(error if isinstance(error, KeyboardInterrupt) else refused)
         meeting.stop(errors[-1])
     meeting.begin()

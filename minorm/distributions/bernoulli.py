@@ -17,7 +17,11 @@ from minorm.tensor.creation import arange
 from minorm.tensor.tensor import Tensor
 
 
-@documented(VALIDATE, probs="the probabilities of 1, 0 to 1: a Tensor or a number", logits="log(p / (1 - p)) instead")
+@documented(
+    VALIDATE,
+    probs="the probability p of a 1, from 0 to 1: a Tensor or a number",
+    logits="log(p / (1 - p)), given instead of probs",
+)
 @documented_methods(METHODS)
 class Bernoulli(Distribution):
     """1 with probability p, otherwise 0. The parameter is p (`probs`), or log(p / (1 - p)) (`logits`).

@@ -18,8 +18,8 @@ from minorm.tensor.tensor import Tensor
 
 @documented(
     VALIDATE,
-    probs="weights of at least 0 along the last axis; they are divided by their sum",
-    logits="their logarithms instead; a constant added to all of them changes nothing",
+    probs="the weights of the classes along the last axis, at least 0; they are divided by their sum",
+    logits="the logarithms of the weights, given instead of probs; a constant added to all logarithms has no effect",
 )
 @documented_methods(METHODS)
 class Categorical(Distribution):
@@ -44,7 +44,7 @@ class Categorical(Distribution):
         name = one_of("Categorical", probs=probs, logits=logits)
         given = as_parameter("Categorical", name, logits if probs is None else probs)
         if given.ndim < 1:
-            raise ValueError(f"Categorical: {name} has shape (); expected an axis, the classes")
+            raise ValueError(f"Categorical: {name} has shape (); expected at least one axis, which counts the classes")
         self._events = given.shape[-1]
         normalized = (
             given / given.sum(-1, keepdim=True) if name == "probs" else given - given.logsumexp(-1, keepdim=True)
@@ -57,7 +57,7 @@ class Categorical(Distribution):
 
     def _check_parameter(self, name: str, value: Tensor) -> None:
         if name == "probs":
-            expected = "weights of at least 0, not all of them 0"
+            expected = "weights of at least 0, with a sum above 0"
             self._expect(name, value, lambda p: (p >= 0) & (p <= 1), expected)
         else:
             self._expect(name, value, lambda p: ~np.isnan(p), "numbers")

@@ -34,7 +34,7 @@ METHODS = {
 
 @documented(
     {}, batch_shape="the shape of the parameters", event_shape="the shape of one draw",
-    validate_args="True checks arguments and samples, False does not; None is the default",
+    validate_args="whether arguments and samples are checked; None is the default",
 )  # fmt: skip
 @documented_methods(METHODS)
 class Distribution(Checked):
@@ -125,7 +125,7 @@ class Distribution(Checked):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """Return all values that a draw can have, along a new first axis."""
-        raise NotImplementedError(f"{self._name} has no enumerate_support; its values cannot be counted")
+        raise NotImplementedError(f"{self._name} has no enumerate_support, because its values cannot be listed")
 
     def expand(self, batch_shape: tuple[int, ...]) -> Self:
         """Return the distribution with its parameters expanded to another batch shape, without copying them."""
@@ -154,7 +154,7 @@ class Distribution(Checked):
         fine = good(array)
         if not np.all(fine):
             first = array[np.broadcast_to(fine, array.shape) == 0].flat[0] if fine.shape == array.shape else "a row"
-            raise ValueError(f"{self._name}: {what} holds {first}; expected {expected}; its shape is {value.shape}")
+            raise ValueError(f"{self._name}: {what} of shape {value.shape} holds {first}; expected {expected}")
 
     def _checked_value(self, value: Any, good: Callable[[Any], Any], expected: str) -> Tensor:
         """Return a sample as a Tensor; if validation is on, a wrong shape or impossible numbers raise ValueError."""

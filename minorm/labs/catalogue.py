@@ -49,7 +49,7 @@ def course(lab_dir: str | Path | None = None) -> list[Lab]:
     def place(number: int, waiting: tuple[int, ...]) -> None:
         if number in waiting:
             circle = " needs ".join(map(str, [*waiting[waiting.index(number) :], number]))
-            raise ValueError(f"labs: needs go round in a circle, lab {circle}")
+            raise ValueError(f"labs: the needs of labs form a circle: lab {circle}")
         if number in labs and number not in placed:
             for needed in sorted(labs[number].needs):
                 place(needed, (*waiting, number))

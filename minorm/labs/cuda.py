@@ -60,7 +60,7 @@ class Program:
         source = "\n".join(pieces)
         found = {name: " ".join(text.split()) for name, text in KERNEL.findall(source)}
         if not found:
-            raise CompileError("there is no kernel in it: nothing begins with __global__ void")
+            raise CompileError("the text has no kernel; expected a function that begins with __global__ void")
         self.parameters = {name: [_parameter(name, p) for p in text.split(",")] for name, text in found.items()}
         launchers = [_launcher(name, text, self.parameters[name]) for name, text in found.items()]
         naps = NAPS if "__shfl" in source else ""
@@ -114,7 +114,7 @@ class Program:
             raise KernelError(f"{name}: {self.library.shim_message().decode()}")
         for label, value, room in guarded:
             if not (np.isnan(room[:GUARD]).all() and np.isnan(room[GUARD + value.size :]).all()):
-                raise KernelError(f"{name}: it writes outside of {label}, which has {value.size} elements")
+                raise KernelError(f"{name}: the kernel writes outside of {label}, which has {value.size} elements")
             value[...] = room[GUARD : GUARD + value.size].reshape(value.shape)
         return barriers
 
@@ -123,7 +123,9 @@ def without_barrier(source: str, which: int) -> str:
     """Remove the barrier with this number, counted from 0, from the source; all lines keep their numbers."""
     parts = source.split("__syncthreads();")
     if not 0 <= which < len(parts) - 1:
-        raise ValueError(f"without_barrier: there is no barrier {which}; the source has {len(parts) - 1}")
+        raise ValueError(
+            f"without_barrier: there is no barrier {which}; the source has {len(parts) - 1} barriers, counted from 0"
+        )
     return "__syncthreads();".join(parts[: which + 1]) + ";" + "__syncthreads();".join(parts[which + 1 :])
 
 

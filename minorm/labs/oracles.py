@@ -93,12 +93,12 @@ def checked(found: Any) -> None:
     """Raise ValueError unless the case is a small node of a known operator whose attributes have the right types."""
     keys = {"operator", "opset", "inputs", "attributes", "outputs"}
     if not isinstance(found, dict) or set(found) != keys:
-        raise ValueError(f"a case has {', '.join(sorted(keys))}; make it with oracles.case")
+        raise ValueError(f"expected a case with {', '.join(sorted(keys))}, as oracles.case makes it")
     known = KINDS.get(found["operator"]) if isinstance(found["operator"], str) else None
     if known is None:
         raise ValueError(f"operator {found['operator']!r}; expected one of {', '.join(KINDS)}")
     if type(found["opset"]) is not int or not 7 <= found["opset"] <= 22:
-        raise ValueError(f"opset {found['opset']!r}; expected 7 to 22, which all oracles know")
+        raise ValueError(f"opset {found['opset']!r}; expected 7 to 22, the opsets that all oracles support")
     arrays, outputs, attributes = found["inputs"], found["outputs"], found["attributes"]
     if not isinstance(arrays, (list, tuple)) or not arrays or not all(_is_floats(array) for array in arrays):
         raise ValueError("inputs: expected a list of arrays of float16, float32 or float64")
@@ -191,7 +191,7 @@ def _attribute(operator: str, known: Mapping[str, Any], name: Any, value: Any) -
     """Raise ValueError unless the operator has this attribute and all tools accept the value."""
     kind = known.get(name)
     if kind is None:
-        raise ValueError(f"{operator} has no attribute {name!r} in a version that is asked about")
+        raise ValueError(f"{operator} has no attribute {name!r} in the versions that are checked")
     if kind is list:
         if not isinstance(value, (list, tuple)) or not all(type(v) is int and -5 <= v <= 4 for v in value):
             raise ValueError(f"{name}={value!r}; expected a list of axes")

@@ -24,7 +24,7 @@ from minorm.labs.lab import Lab
 from minorm.support.safe_names import quoted
 
 NAME = re.compile(r"lab(\d+)_\w+")
-FILES = "a lab has checks.py and solution.py, and may have beside.py and mistakes.md"
+FILES = "a lab has the files checks.py and solution.py, and may have beside.py and mistakes.md"
 
 
 def folders(lab_dir: Path) -> dict[int, Path]:
@@ -35,7 +35,9 @@ def folders(lab_dir: Path) -> dict[int, Path]:
     If a folder is a link, its name in `lab_dir` counts, not the name of the link's target.
     """
     if not lab_dir.is_dir():
-        raise FileNotFoundError(f"labs: there is no folder {quoted(str(lab_dir))}; expected one with labs of your own")
+        raise FileNotFoundError(
+            f"labs: there is no folder {quoted(str(lab_dir))}; expected a folder with labs of your own"
+        )
     found: dict[int, Path] = {}
     for folder in sorted(path for path in lab_dir.resolve().iterdir() if path.is_dir()):
         if named := NAME.fullmatch(folder.name):

@@ -180,12 +180,12 @@ class Remote(Student):
         except (EOFError, OSError):
             raise self._lose(where, "died", f"the code {process.ended()}") from None
         except wire.WireError as error:
-            raise self._lose(where, "died", f"the answer is {error}") from None
+            raise self._lose(where, "died", f"the answer cannot be read: {error}") from None
         return reply
 
     def _time_used_up(self) -> str:
         """Return a message if the submission has used up its time; otherwise return an empty text."""
-        over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
+        over = f"loading the file and running its checks used up their {self._allowance.seconds:g} s"
         return over if self._allowance.left <= 0 else ""
 
     def _compiled(self, deadline: float, kind: str, text: str) -> Any:
@@ -224,7 +224,7 @@ class Remote(Student):
             if where != YARDSTICK and (over := self._time_used_up()):
                 raise Failure("not run", over)
             if len(self._lost) >= MOST_LOST:
-                raise Failure("not run", f"the code crashed, or did not end, {MOST_LOST} times before")
+                raise Failure("not run", f"not run, because the code crashed or did not end {MOST_LOST} times before")
             start = time.monotonic()
             process = self._start(where)
             self._deadline += time.monotonic() - start

@@ -21,7 +21,7 @@ def stub(solution: str) -> str:
         begin = BEGIN.match(line)
         if begin is not None:
             if inside:
-                raise ValueError(f"line {number}: a SOLUTION inside another, which begins in line {inside}")
+                raise ValueError(f"line {number}: a SOLUTION inside the SOLUTION that begins in line {inside}")
             what = begin["what"].replace("\\", "\\\\").replace('"', '\\"')
             lines += refusal(begin["indent"], f"Task {begin['task']}: {what}")
             inside = number
@@ -30,7 +30,7 @@ def stub(solution: str) -> str:
         elif not inside:
             lines.append(line)
     if inside:
-        raise ValueError(f"line {inside}: a SOLUTION without END")
+        raise ValueError(f"line {inside}: this SOLUTION has no END")
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,7 @@ def run(name: str, case: Mapping[str, Any]) -> list[Any]:
     """
     operator = OPERATORS[name[0]]
     if case["operator"] != operator:
-        raise ValueError(f"suspect {name} is {operator}, the case {case['operator']}")
+        raise ValueError(f"suspect {name} is for {operator}, but the case is of {case['operator']}")
     (x,) = case["inputs"]
     with np.errstate(all="ignore"):
         y = _SUSPECTS[name](x.astype(np.float64), dict(case["attributes"]))

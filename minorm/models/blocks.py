@@ -31,8 +31,8 @@ def no_weights(model: str, weights: Any) -> None:
     """Raise ValueError unless `weights` is None; the message says how weights are loaded."""
     if weights is not None:
         raise ValueError(
-            f"{model}: weights is {weights!r}; expected None, because minorm ships no weights; load a file by "
-            "model.load_state_dict(mn.load(path)); docs/how-to/get-pretrained-weights.md says where files are"
+            f"{model}: weights is {weights!r}; expected None, because minorm ships no weights; load a file with "
+            "model.load_state_dict(mn.load(path)), and see docs/how-to/get-pretrained-weights.md for files"
         )
 
 

@@ -20,8 +20,9 @@ def _of_torchvision(make: Callable[..., Any], sized: bool = False) -> Callable[.
 
     def built(nn: Namespace = minorm_nn, channels: int = 3, size: int = 224, classes: int = 1000) -> Any:
         if nn is not minorm_nn:
-            raise ValueError(f"build: {make.__name__} is made of minorm's layers alone; got nn={nn!r}; for PyTorch "
-                             "take torchvision's network, whose state_dict has the same keys")  # fmt: skip
+            raise ValueError(f"build: nn is {nn!r}; expected minorm.nn, because {make.__name__} exists only with "
+                             "minorm's layers; for PyTorch use torchvision's network, whose state_dict has the same "
+                             "keys")  # fmt: skip
         return make(num_classes=classes, channels=channels, **({"image_size": size} if sized else {}))
 
     return built
@@ -62,8 +63,8 @@ def build(name: str, channels: int, size: int, classes: int, nn: Namespace = min
         patch = PATCHES.get(name)
         needed = "" if patch is None else f", a multiple of {patch}"
         raise ValueError(
-            f"build: {name} needs images of at least {SMALLEST[name]} x {SMALLEST[name]} pixels{needed}; "
-            f"these have {size} x {size}; expected one of {', '.join(n for n in BY_NAME if _takes(n, size))}"
+            f"build: {name} needs images of at least {SMALLEST[name]} x {SMALLEST[name]} pixels{needed}; the images "
+            f"have {size} x {size}; expected one of {', '.join(n for n in BY_NAME if _takes(n, size))}"
         )
     return BY_NAME[name](nn, channels=channels, size=size, classes=classes)
 

@@ -139,8 +139,9 @@ class VisionTransformer(nn.Module):
         """Images (N, channels, image_size, image_size) -> logits (N, num_classes)"""
         if x.shape[2:] != (self.image_size, self.image_size):
             raise ValueError(
-                f"VisionTransformer: x.shape is {x.shape}; expected {self.image_size} x {self.image_size} pixels, as "
-                "positions are learned; interpolate_embeddings takes them to another size"
+                f"VisionTransformer: x.shape is {x.shape}; expected {self.image_size} x {self.image_size} pixels, "
+                "because there is a learned embedding for each position; interpolate_embeddings converts a state_dict "
+                "to another size"
             )
         patches = self.conv_proj(x).flatten(2).transpose(1, 2)
         token = self.class_token.expand(patches.shape[0], -1, -1)
@@ -176,10 +177,10 @@ def vit_tiny(
 
 @documented(
     {},
-    image_size="height and width of the new network's images",
-    patch_size="height and width of a patch, of both networks",
+    image_size="the height and width of the new network's images",
+    patch_size="the height and width of a patch, in both networks",
     model_state="a VisionTransformer's state_dict; it is not changed",
-    interpolation_mode='how values between the positions are found: "bicubic" or "bilinear"',
+    interpolation_mode='how embeddings between the old positions are interpolated: "bicubic" or "bilinear"',
     reset_heads="True leaves the last layer out of the result",
 )
 def interpolate_embeddings(

@@ -87,7 +87,7 @@ class Adam(Optimizer):
     0.1,
     "[ 0.899, -1.898]",
     "Loshchilov and Hutter 2017, arXiv:1711.05101.",
-    weight_decay="by how much of itself, times lr, p shrinks before each step",
+    weight_decay="before each step p is reduced by lr * weight_decay * p",
 )
 class AdamW(Adam):
     """First p -= lr * weight_decay * p, then Adam's step p -= lr * m' / (sqrt(v') + eps).

@@ -18,8 +18,8 @@ from minorm.support.documented import documented
 @schedule(
     "[mn.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)]",
     "[1.0, 0.5, 0.25, 0.125, 0.062]",
-    schedulers="those that work at once, of one optimizer",
-    optimizer="the optimizer that they have; None is that of the last one",
+    schedulers="the schedulers that work at the same time, all of one optimizer",
+    optimizer="the optimizer of the schedulers; None takes the optimizer of the last scheduler",
 )
 class ChainedScheduler(LRScheduler):
     """lr = initial * the product of the factors of all schedules, which work at the same time.
@@ -89,8 +89,8 @@ class ChainedScheduler(LRScheduler):
 
 @documented(
     SCHEDULE,
-    schedulers="the schedulers that follow one another, of one optimizer",
-    milestones="the t at which each next scheduler begins, one less than the number of schedulers",
+    schedulers="the schedulers that follow one another, all of one optimizer",
+    milestones="a list of the t at which the second and each later scheduler begins",
 )
 class SequentialLR(LRScheduler):
     """Schedules run one after another: schedulers[i] sets the rate from milestones[i - 1] on, with t starting at 0.
@@ -123,7 +123,8 @@ class SequentialLR(LRScheduler):
         _check_parts("SequentialLR", schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                f"SequentialLR: {len(schedulers)} schedulers, {len(milestones)} milestones; expected 1 less"
+                f"SequentialLR: {len(schedulers)} schedulers and {len(milestones)} milestones; expected one milestone "
+                "less than schedulers"
             )
         self.schedulers, self.milestones = list(schedulers), list(milestones)
         self.optimizer = optimizer
@@ -183,7 +184,7 @@ class SequentialLR(LRScheduler):
 
 def _check_states(operation: str, schedulers: Sequence[LRScheduler], states: Sequence[Any]) -> None:
     if len(states) != len(schedulers):
-        raise ValueError(f"{operation}: the state is that of {len(states)} schedules; expected {len(schedulers)}")
+        raise ValueError(f"{operation}: the state has {len(states)} schedules; expected {len(schedulers)}")
     for i, (scheduler, state) in enumerate(zip(schedulers, states, strict=True)):
         scheduler._check_state(f"{operation}: schedulers[{i}]", state)
 
@@ -194,5 +195,6 @@ def _check_parts(name: str, schedulers: Sequence[LRScheduler], optimizer: Optimi
     wanted = schedulers[0].optimizer if optimizer is None else optimizer
     for i, scheduler in enumerate(schedulers):
         if isinstance(scheduler, ReduceLROnPlateau) or scheduler.optimizer is not wanted:
-            raise ValueError(f"{name}: schedulers[{i}] is a {type(scheduler).__name__} of another optimizer, or one "
-                             "that needs a number at each step; expected schedules of one optimizer")  # fmt: skip
+            raise ValueError(f"{name}: schedulers[{i}] is a {type(scheduler).__name__}, which belongs to another "
+                             "optimizer or needs a number at each step; expected schedules of one optimizer that need "
+                             "no number")  # fmt: skip

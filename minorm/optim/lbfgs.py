@@ -35,12 +35,12 @@ _LISTS = ("old_dirs", "old_stps")
 
 @documented(
     OPTIMIZER,
-    lr="how long a step along d is; with a line search, where it begins",
-    max_iter="how many directions a step() takes, at most",
-    max_eval="how often a step() calls the closure, at most; None is max_iter * 5 // 4",
-    tolerance_grad="a step() ends where no number of the gradient is larger",
-    tolerance_change="a step() ends where neither a parameter nor the loss changes by more",
-    history_size="how many pairs (s, y) are kept: two vectors of all parameters each",
+    lr="the length t of a step along d; a line search begins with it",
+    max_iter="the largest number of directions per step()",
+    max_eval="the largest number of closure calls per step(); None is max_iter * 5 // 4",
+    tolerance_grad="a step() ends if no element of the gradient is larger than this",
+    tolerance_change="a step() ends if no parameter changes by more than this, or if the loss does not",
+    history_size="how many pairs (s, y) are kept; each pair takes as much memory as two copies of the parameters",
     line_search_fn='"strong_wolfe" searches for t along d; None takes t = lr',
 )
 class LBFGS(Optimizer):
@@ -90,7 +90,10 @@ class LBFGS(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add the only group; raise ValueError for a second group."""
         if self.param_groups:
-            raise ValueError("LBFGS: a second group of parameters; expected one, as all of them are one vector")
+            raise ValueError(
+                "LBFGS: there is a second group of parameters; expected one group, because all "
+                "parameters form one vector"
+            )
         super().add_param_group(param_group)
 
     def _check(self, group: dict[str, Any]) -> None:
@@ -98,7 +101,11 @@ class LBFGS(Optimizer):
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise ValueError(f"LBFGS: line_search_fn={group['line_search_fn']!r}; expected None or 'strong_wolfe'")
 
-    @documented({}, closure="clears the gradients, computes them anew and gives the loss; it is called several times")
+    @documented(
+        {},
+        closure="a function that clears the gradients, computes them anew and returns the loss; it is "
+        "called several times",
+    )
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take up to max_iter steps, and return the loss before the first step."""
         if closure is None:
@@ -170,7 +177,8 @@ class LBFGS(Optimizer):
         self._follow(group, parameters)
         if len({p.device for p in parameters}) > 1:
             raise RuntimeError(
-                "LBFGS.step: the parameters are on several devices; expected one, as they are one vector"
+                "LBFGS.step: the parameters are on several devices; expected one device, because all parameters form "
+                "one vector"
             )
         wide = np.result_type(*{dtypes.compute_type(p.dtype) for p in parameters})
         parts = [

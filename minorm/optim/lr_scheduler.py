@@ -25,7 +25,9 @@ from minorm.support import lazy
 
 
 @schedule(
-    "optimizer, step_size=2", "[1.0, 1.0, 0.1, 0.1, 0.01]", step_size="after how many t the rate changes, at least 1"
+    "optimizer, step_size=2",
+    "[1.0, 1.0, 0.1, 0.1, 0.01]",
+    step_size="the number of t between two changes of the rate, at least 1",
 )
 class StepLR(LRScheduler):
     """lr = initial * gamma^(t // step_size): the rate falls by the factor gamma every step_size steps."""
@@ -57,7 +59,7 @@ class MultiStepLR(LRScheduler):
 @schedule(
     "optimizer, factor=0.5, total_iters=2",
     "[0.5, 0.5, 1.0, 1.0, 1.0]",
-    factor="what the rate is multiplied with before total_iters, 0 to 1",
+    factor="the factor of the rate before total_iters, from 0 to 1",
 )
 class ConstantLR(LRScheduler):
     """lr = initial * factor for t < total_iters, and lr = initial from then on."""
@@ -77,8 +79,8 @@ class ConstantLR(LRScheduler):
 @schedule(
     "optimizer, start_factor=0.25, total_iters=3",
     "[0.25, 0.5, 0.75, 1.0, 1.0]",
-    start_factor="what the rate is multiplied with at t = 0, above 0 and at most 1",
-    end_factor="what the rate is multiplied with from total_iters on, 0 to 1",
+    start_factor="the factor of the rate at t = 0, above 0 and at most 1",
+    end_factor="the factor of the rate from total_iters on, from 0 to 1",
 )
 class LinearLR(LRScheduler):
     """lr = initial * (start_factor + (end_factor - start_factor) * min(t / total_iters, 1)): linear, for a warm-up."""
@@ -106,7 +108,11 @@ class LinearLR(LRScheduler):
         return initial * (self.start_factor + (self.end_factor - self.start_factor) * done)
 
 
-@schedule("optimizer, gamma=0.5", "[1.0, 0.5, 0.25, 0.125, 0.062]", gamma="what the rate is multiplied with at each t")
+@schedule(
+    "optimizer, gamma=0.5",
+    "[1.0, 0.5, 0.25, 0.125, 0.062]",
+    gamma="the number by which the rate is multiplied at each t",
+)
 class ExponentialLR(LRScheduler):
     """lr = initial * gamma^t"""
 
@@ -142,13 +148,13 @@ class CosineAnnealingLR(LRScheduler):
     "[0.04, 0.95, 0.611, 0.188, 0.0]",
     "Smith and Topin 2017, arXiv:1708.07120.",
     max_lr="the highest rate, or a list of them, one for each group",
-    total_steps="how many steps there are; None is epochs * steps_per_epoch",
-    epochs="how many epochs there are, where total_steps is None",
-    steps_per_epoch="how many batches an epoch has, where total_steps is None",
-    pct_start="the share of the steps that goes up, 0 to 1",
-    div_factor="by how much lower than max_lr the first rate is",
-    final_div_factor="by how much lower than the first rate the last one is",
-    three_phase="True comes back to the first rate as fast as it went up, before it goes down",
+    total_steps="the number of all steps; None is epochs * steps_per_epoch",
+    epochs="the number of epochs; used if total_steps is None",
+    steps_per_epoch="the number of batches per epoch; used if total_steps is None",
+    pct_start="the share of the steps in which the rate rises, 0 to 1",
+    div_factor="the first rate is max_lr / div_factor",
+    final_div_factor="the last rate is the first rate / final_div_factor",
+    three_phase="True lets the rate fall back to the first rate in as many steps as it rose, and then to the last rate",
 )
 class OneCycleLR(LRScheduler):
     """lr rises to max_lr during the share pct_start of all steps, then falls to almost 0. Call `step()` after every

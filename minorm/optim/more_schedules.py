@@ -82,7 +82,7 @@ class MultiplicativeLR(_ByFunction):
     "optimizer, total_iters=4",
     "[1.0, 0.75, 0.5, 0.25, 0.0]",
     total_iters="the t from which on the rate is 0, at least 1",
-    power="the exponent; 1 is a line",
+    power="the exponent; with 1 the rate falls along a line",
 )
 class PolynomialLR(LRScheduler):
     """lr = initial * (1 - t / total_iters)^power, and 0 from total_iters on."""
@@ -136,12 +136,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     "Smith 2017, arXiv:1506.01186.",
     base_lr="the lowest rate, or a list of them, one for each group",
     max_lr="the highest rate, or a list of them, one for each group",
-    step_size_up="how many steps the rate goes up",
-    step_size_down="how many steps it goes down; None is step_size_up",
+    step_size_up="the number of steps in which the rate rises",
+    step_size_down="the number of steps in which the rate falls; None is step_size_up",
     mode='"triangular", "triangular2" (half the height each cycle) or "exp_range" (the height times gamma^t)',
     gamma='the factor of mode "exp_range"',
-    scale_fn="a function that gives the height instead of mode; None is mode's",
-    scale_mode='what scale_fn is a function of: "cycle" or "iterations"',
+    scale_fn="a function that gives the factor of the height, in place of mode; None uses mode",
+    scale_mode='the argument of scale_fn: the number of the "cycle" or of the "iterations"',
 )
 class CyclicLR(LRScheduler):
     """lr rises from base_lr to max_lr within step_size_up steps and falls back within step_size_down steps, repeatedly.

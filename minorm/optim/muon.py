@@ -27,14 +27,14 @@ ADJUSTMENTS = (None, "original", "match_rms_adamw")
 
 @documented(
     OPTIMIZER,
-    weight_decay="by how much of itself, times lr, p shrinks at each step",
+    weight_decay="at each step p is reduced by lr * weight_decay * p",
     momentum="the share of the old average b that is kept, 0 to 1",
     nesterov="True steps along (1 - momentum) g + momentum b instead of b",
     ns_coefficients="(a, b, c) of the polynomial a X + b (X X') X + c (X X')^2 X",
-    eps="the least norm that a matrix is divided by before the first polynomial",
-    ns_steps="how often the polynomial is applied, below 100",
-    adjust_lr_fn='how lr depends on the shape m x n: None and "original" multiply it with sqrt(max(1, m / n)), '
-    '"match_rms_adamw" with 0.2 sqrt(max(m, n)), so that rates and decays found for AdamW serve',
+    eps="the least divisor for a matrix, which is divided by its norm before the first polynomial",
+    ns_steps="how many times the polynomial is applied, below 100",
+    adjust_lr_fn='how lr depends on the shape m x n: None and "original" multiply lr by sqrt(max(1, m / n)); '
+    '"match_rms_adamw" multiplies lr by 0.2 sqrt(max(m, n)), so that lr and weight_decay may be those of AdamW',
 )
 class Muon(Elementwise):
     """p -= lr * adjusted * orthogonal(b)  with  b = momentum b + (1 - momentum) g, for the matrices of hidden layers.
@@ -80,7 +80,8 @@ class Muon(Elementwise):
         for index, p in enumerate(group["params"]):
             if p.ndim != 2:
                 raise ValueError(
-                    f"Muon: params[{index}] has shape {p.shape}; expected a matrix; give others to another optimizer"
+                    f"Muon: params[{index}] has shape {p.shape}; expected a matrix; use another optimizer for other "
+                    "shapes"
                 )
         if group["adjust_lr_fn"] not in ADJUSTMENTS:
             raise ValueError(

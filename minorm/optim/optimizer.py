@@ -34,7 +34,7 @@ _ARRAYS = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # set by schedules
 
 
-@documented(OPTIMIZER, defaults="the settings of groups that do not name them")
+@documented(OPTIMIZER, defaults="the settings of a group that does not give its own")
 class Optimizer(Checked):
     """Base of the optimizers: groups of parameters with separate settings, and a state for each parameter.
 
@@ -59,8 +59,8 @@ class Optimizer(Checked):
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], differentiable: bool = False) -> None:
         if differentiable:
             raise NotImplementedError(
-                f"{self._name}: differentiable=True asks for steps that gradients pass through; expected False, as "
-                "steps are not recorded here"
+                f"{self._name}: differentiable is True; expected False, because gradients cannot flow through the "
+                "steps of this optimizer"
             )
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in PyTorch: a `step` may make an entry
@@ -79,7 +79,7 @@ class Optimizer(Checked):
         if not groups:
             raise ValueError(
                 f"{self._name}: params is empty; expected at least one parameter (model.parameters()); a model finds "
-                "the layers of an nn.ModuleList, not those of a list, and each nn.Parameter, not other Tensors"
+                "layers in an nn.ModuleList, but not in a list, and finds each nn.Parameter, but no other Tensor"
             )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
@@ -94,8 +94,8 @@ class Optimizer(Checked):
         # A user's subclass may keep anything under these names.
         if name in self.__dict__.get("defaults", ()) and self._is_ours:
             raise AttributeError(
-                f"{self._name}.{name} = {value!r}: settings are those of the groups; expected "
-                f"for group in optimizer.param_groups: group[{name!r}] = {value!r}"
+                f"{self._name}.{name} = {value!r}: settings belong to the parameter groups; use: for group in "
+                f"optimizer.param_groups: group[{name!r}] = {value!r}"
             )
         object.__setattr__(self, name, value)
 
@@ -131,12 +131,12 @@ class Optimizer(Checked):
             if not parameter.is_leaf:
                 raise ValueError(
                     f"{self._name}: params[{index}] of shape {parameter.shape} was computed by "
-                    f"{type(parameter.creator).__name__}; expected a leaf, which keeps its own gradient"
+                    f"{type(parameter.creator).__name__}; expected a leaf, because only a leaf has its own gradient"
                 )
             if id(parameter) in known:
                 raise ValueError(
-                    f"{self._name}: params[{index}] of shape {parameter.shape} appears twice; "
-                    "expected each parameter in one place of one group"
+                    f"{self._name}: params[{index}] of shape {parameter.shape} appears twice; expected each parameter "
+                    "once, in one group"
                 )
             known.add(id(parameter))
         group = {**self.defaults, **param_group, "params": parameters}
@@ -178,7 +178,11 @@ class Optimizer(Checked):
                         parameter.grad.array[...] = 0
                     parameter.grad.version.count += 1
 
-    @documented({}, closure="computes the gradients and gives the loss, called before the step; None calls nothing")
+    @documented(
+        {},
+        closure="a function that is called before the step, computes the gradients and returns the loss; "
+        "None calls nothing",
+    )
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place.
 
@@ -186,8 +190,8 @@ class Optimizer(Checked):
         """
         if closure is not None and not callable(closure):
             raise TypeError(
-                f"{self._name}.step: closure is a {kind_of(closure)}; expected a function, or nothing; "
-                "write loss.backward(), and then optimizer.step()"
+                f"{self._name}.step: closure is a {kind_of(closure)}; expected a function, or nothing; call "
+                "loss.backward(), and then optimizer.step()"
             )
         loss = None
         if closure is not None:
@@ -227,8 +231,8 @@ class Optimizer(Checked):
             self._update_each_device(group, parameters, gradients)
             if any(state.keys() != before.get(p, {}).keys() for p, state in self.state.items()):
                 raise RuntimeError(
-                    f"{self._name}.step: its state begins in a step that is captured, and each replay would begin it "
-                    "anew; expected a step before the capture"
+                    f"{self._name}.step: the captured step is the first step, so each replay would reset the "
+                    "optimizer's state; run a step before the capture"
                 )
         finally:
             self.state.clear()
@@ -240,8 +244,8 @@ class Optimizer(Checked):
         """During the capture of a CUDA graph, raise RuntimeError unless kernels compute every part of a step."""
         if capture.recording() is not None and not self._can_be_captured:
             raise RuntimeError(
-                f"{self._name}.step: it computes with numbers of the CPU, which a CUDA graph would not renew; expected "
-                "SGD, Adam or AdamW in a step that is captured"
+                f"{self._name}.step: {self._name} computes with numbers on the CPU, which a replay of a CUDA graph "
+                "does not update; expected SGD, Adam or AdamW in a captured step"
             )
 
     def _unchanged(self, group: dict[str, Any], parameters: list[Tensor]) -> Callable[[], str]:
@@ -255,10 +259,14 @@ class Optimizer(Checked):
                 self.state[p].get(name) is not value for p, name, value in states
             ):
                 return (
-                    "a parameter or the optimizer's state lies in other memory than at the capture; expected "
-                    "load_state_dict, to() and add_param_group before it"
+                    "a parameter or the optimizer's state has moved to other memory since the capture; call "
+                    "load_state_dict, to() and add_param_group before the capture"
                 )
-            return "" if self._form(group) == before else f"{self._name} has other groups or ways than at the capture"
+            return (
+                ""
+                if self._form(group) == before
+                else (f"{self._name} has other groups or switches than at the capture")
+            )
 
         return check
 
@@ -274,8 +282,8 @@ class Optimizer(Checked):
             data = p.array
             if g.shape != data.shape or g.dtype != data.dtype:
                 raise ValueError(
-                    f"{self._name}: the gradient of a parameter is {g.dtype} of shape {g.shape}; "
-                    f"expected {data.dtype} of shape {data.shape}, as the parameter; set p.grad to None to drop it"
+                    f"{self._name}: the gradient of a parameter is {g.dtype} of shape {g.shape}; expected {data.dtype} "
+                    f"of shape {data.shape}, as for the parameter; set p.grad to None to drop the gradient"
                 )
 
     def _follow(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
@@ -289,8 +297,8 @@ class Optimizer(Checked):
         for p, g in zip(parameters, [p.grad for p in parameters], strict=True):
             if g is not None and g.device != p.device:
                 raise RuntimeError(
-                    f"{self._name}: a parameter is on {p.device}, its gradient on {g.device}; expected one device; "
-                    "move the model before the backward pass"
+                    f"{self._name}: a parameter is on {p.device}, but its gradient is on {g.device}; expected one "
+                    "device; move the model before the backward pass"
                 )
             for name, value in self.state.get(p, {}).items():
                 if select.is_array(value):
@@ -304,8 +312,8 @@ class Optimizer(Checked):
             return group
         if rate.is_cuda and capture.recording() is not None:
             raise RuntimeError(
-                f"{self._name}.step: lr is a Tensor on {rate.device}, which a captured step cannot read; expected it "
-                "on the CPU, or a number"
+                f"{self._name}.step: lr is a Tensor on {rate.device}, which a captured step cannot read; expected a "
+                "Tensor on the CPU, or a number"
             )
         return {**group, "lr": as_number(rate)}
 
@@ -386,7 +394,7 @@ class Optimizer(Checked):
             if values and (missing := self._required - values.keys()):
                 raise ValueError(f"{operation}: state of parameter {key} lacks {', '.join(sorted(missing))}")
             if self._index(key) not in place:
-                raise ValueError(f"{operation}: state of parameter {key}, which is in no group")
+                raise ValueError(f"{operation}: the state has a parameter {key} that is in no group")
             parameter = place[int(key)]
             state[parameter] = {name: self._own(parameter, key, name, value) for name, value in values.items()}
         groups = [

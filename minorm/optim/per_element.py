@@ -67,8 +67,8 @@ def blend(average: Any, value: Any, beta: float) -> Any:
     "[ 0.9, -1.9]",
     "Hinton's lecture 6e, 2012.",
     alpha="the share of the old average v that is kept, from 0 to below 1",
-    centered="True divides by the standard deviation sqrt(v - m^2), m the average of g",
-    momentum="the share of the old step that is kept: p -= lr * b, b = momentum * b + g / (sqrt(v) + eps)",
+    centered="True divides by the standard deviation sqrt(v - m^2), where m is the average of g",
+    momentum="the share of the old step b that is kept: p -= lr * b with b = momentum * b + g / (sqrt(v) + eps)",
 )
 class RMSprop(Elementwise):
     """p -= lr * g / (sqrt(v) + eps)  with  v = alpha v + (1 - alpha) g^2
@@ -119,7 +119,7 @@ class RMSprop(Elementwise):
     "[ 0.9, -1.9]",
     "Duchi, Hazan and Singer 2011.",
     lr_decay="how fast the rate falls with the number of steps",
-    initial_accumulator_value="what s starts from",
+    initial_accumulator_value="the value with which s starts",
 )
 class Adagrad(Elementwise):
     """p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)  with  s = s + g^2, at step t
@@ -166,7 +166,7 @@ class Adagrad(Elementwise):
     "[ 0.9968, -1.9968]",
     "Zeiler 2012, arXiv:1212.5701.",
     rho="the share of the old averages v and u that is kept, 0 to 1",
-    eps="added below both roots; it also starts the first step",
+    eps="added under both roots; it also determines the size of the first step",
 )
 class Adadelta(Elementwise):
     """p -= lr * d  with  d = g * sqrt(u + eps) / sqrt(v + eps),  v = rho v + (1 - rho) g^2,  u = rho u + (1 - rho) d^2
@@ -212,8 +212,9 @@ class Adadelta(Elementwise):
     0.1,
     "[ 0.9, -1.9]",
     "Chen et al. 2023, arXiv:2302.06675, algorithm 2.",
-    betas="(beta1, beta2), the share of m in the step, and that kept in m; each from 0 to below 1",
-    weight_decay="by how much of itself, times lr, p shrinks at each step",
+    betas="(beta1, beta2): beta1 is the share of m in the step, and beta2 the share of the old m that is kept; each "
+    "from 0 to below 1",
+    weight_decay="at each step p is reduced by lr * weight_decay * p",
 )
 class Lion(Elementwise):
     """p -= lr * (sign(beta1 m + (1 - beta1) g) + weight_decay * p); then m = beta2 m + (1 - beta2) g

@@ -32,7 +32,7 @@ BELOW = 10  # the rate of the smallest loss is divided by this, since the loss r
     {},
     rates="the learning rate of each step, rising",
     losses="the loss of each step's batch, before the step",
-    smoothed="the same as a moving average, without the bias of its start",
+    smoothed="the moving average of the losses, corrected for its start at 0",
 )
 @dataclass(frozen=True)
 class RangeTest:
@@ -91,15 +91,16 @@ class RangeTest:
 @documented(
     {},
     model="a Module, on any device",
-    loader="batches (inputs, targets); it is read again from the start where it is shorter than num_iter",
+    loader="batches (inputs, targets); if there are fewer than num_iter, they are read again from the start",
     loss_function="a function from (outputs, targets) to one number",
-    optimizer="the optimizer of the model's parameters; the largest rate rises, and the rates of other groups keep "
-    "their proportions to it",
+    optimizer="the optimizer of the model's parameters; the largest rate rises, and the rates of the other groups "
+    "stay in proportion to it",
     start_lr="the rate of the first step",
     end_lr="the rate of the last step",
     num_iter="how many steps, at least 10",
     smoothing="the share of the old average that is kept, 0 to 1",
-    diverge_threshold="the test ends when the smoothed loss is this many times its smallest value; for math.inf, never",
+    diverge_threshold="the test ends early if the smoothed loss is this many times its smallest value; math.inf never "
+    "ends it early",
     clip_grad="the largest norm that all gradients together may have, 0 for no limit",
 )
 def lr_finder(
@@ -162,7 +163,9 @@ def lr_finder(
                 clip_grad_norm_(model.parameters(), clip_grad)
             optimizer.step()
     if not rates:
-        raise ValueError("lr_finder: the loss of the first batch is no finite number; expected one, before any step")
+        raise ValueError(
+            "lr_finder: the loss of the first batch, before any step, is not finite; expected a finite number"
+        )
     return RangeTest(rates, losses, smoothed)
 
 

@@ -63,8 +63,8 @@ class LRScheduler(Checked):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._decided and name in self.__dict__:
             raise ValueError(
-                f"{self._name}.{name} = {value!r}: its course is decided when the schedule is made; expected a new "
-                f"{self._name} with {name}={value!r}"
+                f"{self._name}.{name} = {value!r}: a schedule's settings are fixed when the schedule is made; expected "
+                f"a new {self._name} with {name}={value!r}"
             )
         object.__setattr__(self, name, value)
 
@@ -146,7 +146,7 @@ class LRScheduler(Checked):
             self._set_rates(before)
         if len(found) != len(rates):
             raise ValueError(
-                f"{self._name}.get_lr: it gave {len(found)} rates; expected {len(rates)}, one for each group"
+                f"{self._name}.get_lr: the result has {len(found)} rates; expected {len(rates)}, one for each group"
             )
         return found
 
@@ -181,7 +181,7 @@ class LRScheduler(Checked):
     def _set_others(self) -> None:
         """Set the values that change with the rates, such as the momentum."""
 
-    @documented({}, epoch="the t to go to; None is the next one")
+    @documented({}, epoch="the t to go to; None is the next t")
     def step(self, epoch: float | None = None) -> None:
         """Go to the next t, or to t = epoch. Call `step` after each epoch; for OneCycleLR, call it after each step of
         the optimizer.
@@ -203,8 +203,8 @@ class LRScheduler(Checked):
         capture.refuse_number(f"{self._name}.step", "epoch")
         if self._is_combined:
             raise TypeError(
-                f"{self._name}.step: epoch is {epoch!r}; expected step() without it: this schedule goes only to the "
-                "next t"
+                f"{self._name}.step: epoch is {epoch!r}; expected step() without an epoch, because this schedule can "
+                "only go to the next t"
             )
         check_number(f"{self._name}.step", "epoch", epoch, 0)
         rates = self._at_once(epoch, self.get_last_lr())

@@ -17,8 +17,9 @@ from minorm.tensor.tensor import Tensor
     0.1,
     "[ 0.8, -1.6]",
     "Robbins and Monro 1951; momentum: Sutskever et al. 2013.",
-    dampening="the share of the new gradient that is left out of m; 0 with nesterov",
-    nesterov="True steps along gradient + momentum * m: the gradient as if m had been followed already",
+    dampening="the share of the new gradient that is not added to m; must be 0 with nesterov",
+    nesterov="True steps along gradient + momentum * m instead of m, which approximates the gradient after the step "
+    "along m",
 )
 class SGD(Optimizer):
     """p -= lr * m  with  m = momentum * m + (1 - dampening) * (gradient + weight_decay * p)

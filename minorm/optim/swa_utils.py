@@ -34,10 +34,12 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
 @documented(
     {},
     model="the model whose weights are averaged; it is copied",
-    device="where the copy is; None is where the model is",
-    avg_fn="f(average, weights, n), the average of n + 1; None is the plain mean",
-    multi_avg_fn="the same for lists of Tensors, which it changes in place; not together with avg_fn",
-    use_buffers="True averages the buffers too, but for those of frozen layers; False takes over the latest",
+    device="the device of the copy; None is the device of the model",
+    avg_fn="a function f(average, weights, n) that returns the new average, after n earlier updates; None is the "
+    "plain mean",
+    multi_avg_fn="a function like avg_fn for lists of Tensors, which changes the averages in place; not together with "
+    "avg_fn",
+    use_buffers="True averages the buffers too, except those of frozen layers; False copies the latest buffers",
 )
 class AveragedModel(Module):
     """Holds a copy of a model, `module`. The copy's weights are the average of the weights given to
@@ -67,7 +69,7 @@ class AveragedModel(Module):
     ) -> None:
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
-            raise ValueError("AveragedModel: got avg_fn and multi_avg_fn; expected one of them")
+            raise ValueError("AveragedModel: got both avg_fn and multi_avg_fn; expected one of them")
         self.module = copy.deepcopy(model)
         if device is not None:
             self.module.to(device)
@@ -78,7 +80,11 @@ class AveragedModel(Module):
         """Return the averaged model's result."""
         return self.module(*args, **kwargs)
 
-    @documented({}, model="the model whose weights join the average; the first time they become it")
+    @documented(
+        {},
+        model="the model whose weights are added to the average; in the first call, the average becomes a "
+        "copy of these weights",
+    )
     def update_parameters(self, model: Module) -> None:
         """Set average = avg_fn(average, weights, n), where `weights` are the weights of `model`."""
         fixed = {name for name, part in model.named_modules() if part.frozen}
@@ -169,9 +175,9 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
 
 @documented(
     {},
-    loader="gives the batches, each a Tensor, or a tuple or list that begins with one",
+    loader="an iterable of batches; a batch is a Tensor, or a tuple or list that begins with a Tensor",
     model="the model whose running statistics are measured",
-    device="the device that each batch is moved to first; None leaves it where it is",
+    device="the device to which each batch is moved first; None moves nothing",
 )
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Measure a model's running statistics again: running = mean over all batches, with equal weights.

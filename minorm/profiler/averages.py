@@ -68,9 +68,9 @@ class EventList(list[FunctionEventAvg]):
 
     @documented(
         {},
-        sort_by="a column, such as self_cpu_time_total, cpu_time_total, self_cuda_time_total or kept_memory_usage: the "
-        "largest first; None is the self time, on the GPU if there is one",
-        row_limit="rows at most; -1 for all",
+        sort_by="the column to sort by, largest first, such as self_cpu_time_total, cpu_time_total, "
+        "self_cuda_time_total or kept_memory_usage; None is the self time, on the GPU if there is one",
+        row_limit="the largest number of rows; -1 for all rows",
     )
     def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
         """Return a text with the sums as a table."""

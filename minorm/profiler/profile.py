@@ -31,9 +31,10 @@ class ProfilerActivity(enum.Enum):
 
 @documented(
     {},
-    activities="ProfilerActivity.CPU, and CUDA to take times on GPUs as well; None is both, where there is a GPU",
-    record_shapes="True notes the shapes of the operations' inputs",
-    profile_memory="True counts the bytes of new arrays, those kept for the backward pass, and their peak",
+    activities="a list of ProfilerActivity.CPU and, for times on GPUs, ProfilerActivity.CUDA; None is both if there "
+    "is a GPU",
+    record_shapes="True records the shapes of the operations' inputs",
+    profile_memory="True counts the bytes of new arrays, the bytes that are kept for the backward pass, and the peak",
 )
 class profile:  # noqa: N801  PyTorch's name
     """`with mn.profiler.profile() as prof:` measures operations, layers, optimizers and data loading in this thread.
@@ -68,9 +69,9 @@ class profile:  # noqa: N801  PyTorch's name
     def start(self) -> None:
         """Start recording; a profile can be used only once."""
         if here.recorder is not None:
-            raise RuntimeError("profile: another profile is open in this thread; expected one at a time")
+            raise RuntimeError("profile: another profile is open in this thread; expected one profile at a time")
         if self._recorder is not None:
-            raise RuntimeError("profile: this profile was used before; expected a new one")
+            raise RuntimeError("profile: this profile was used before; expected a new profile")
         gpu = ProfilerActivity.CUDA in self.activities
         self._held.enter_context(installed())
         here.recorder = self._recorder = Recorder(self.record_shapes, self.profile_memory, gpu)
@@ -78,7 +79,9 @@ class profile:  # noqa: N801  PyTorch's name
     def stop(self) -> None:
         """Stop recording; then the results are available."""
         if self._recorder is None or here.recorder is not self._recorder:
-            raise RuntimeError("profile: stop() of a profile that is not open in this thread; expected start() before")
+            raise RuntimeError(
+                "profile: stop() was called, but this profile is not open in this thread; call start() first"
+            )
         here.recorder = None
         self._held.close()
         self._recorder.close()
@@ -97,7 +100,7 @@ class profile:  # noqa: N801  PyTorch's name
     @property
     def _done(self) -> Recorder:
         if self._recorder is None or not self._recorder.ended:
-            raise RuntimeError("profile: there are no results yet; expected a profile that is over")
+            raise RuntimeError("profile: there are no results yet; expected a profile that has ended")
         return self._recorder
 
     @property
@@ -113,8 +116,8 @@ class profile:  # noqa: N801  PyTorch's name
 
     @documented(
         {},
-        group_by_input_shape="True sums each form of input alone; it needs record_shapes=True",
-        group_by_layer="True sums by layer, forward and backward, in place of operations",
+        group_by_input_shape="True gives a separate sum for each shape of the inputs; needs record_shapes=True",
+        group_by_layer="True gives sums for each layer, forward and backward, instead of each operation",
     )
     def key_averages(self, group_by_input_shape: bool = False, group_by_layer: bool = False) -> EventList:
         """Return the sums by operation, or by layer; `print(prof.key_averages().table(sort_by="self_cpu_time_total"))`.
@@ -142,12 +145,12 @@ class profile:  # noqa: N801  PyTorch's name
         on_gpu = " on the GPU" if rows.gpu else ""
         return f"{getattr(largest, name) / whole:.0%} of {what}{on_gpu} is spent in {where}".replace("%", " %", 1)
 
-    @documented({}, path="the file, as trace.json")
+    @documented({}, path="the file, such as trace.json")
     def export_chrome_trace(self, path: str) -> None:
         """Write the events for https://ui.perfetto.dev and chrome://tracing, which show them as a flame graph."""
         trace_files.write_chrome(path, self._done)
 
-    @documented({}, path="the file, as profile.speedscope.json")
+    @documented({}, path="the file, such as profile.speedscope.json")
     def export_speedscope(self, path: str) -> None:
         """Write the events for https://www.speedscope.app, which shows them as a flame graph."""
         trace_files.write_speedscope(path, self._done)
@@ -163,7 +166,7 @@ def _checked(activities: Any) -> set[ProfilerActivity]:
         if not isinstance(activity, ProfilerActivity):
             raise TypeError(f"profile: activities[{i}] is {activity!r}; expected ProfilerActivity.CPU or .CUDA")
     if ProfilerActivity.CUDA in found and not there:
-        raise RuntimeError("profile: activities has ProfilerActivity.CUDA, and there is no GPU; expected CPU alone")
+        raise RuntimeError("profile: activities has ProfilerActivity.CUDA, but there is no GPU; expected only CPU")
     return set(found)
 
 

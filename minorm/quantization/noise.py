@@ -34,9 +34,9 @@ from minorm.tensor.tensor import Tensor
 @documented(
     {},
     name="the name of the layer's weight in the model",
-    weight="the noise of its weight, dB",
-    output="the noise of its output, dB",
-    cost="how much score is lost when this layer alone is rounded; None without a score",
+    weight="the noise of the layer's weight, in dB",
+    output="the noise of the layer's output, in dB",
+    cost="how much the score falls if only this layer is rounded; None if no score was given",
 )
 @dataclass(frozen=True)
 class LayerNoise:
@@ -75,7 +75,8 @@ class _Powers:
     {},
     model="a model of `prepare_qat` that has scales; it stays as it is",
     batches="Tensors: images to run on",
-    score="a function of what the model returns for all batches, such as an accuracy; None measures no cost",
+    score="a function from the list of the model's results for all batches to a number, such as an accuracy; None "
+    "leaves the cost out",
 )
 def measure_noise(
     model: QATModel, batches: Sequence[Tensor], score: Callable[[list[Tensor]], float] | None = None

@@ -76,7 +76,7 @@ def fuse_conv_bn_weights(
     """
     if bn_rm.shape != conv_w.shape[:1]:
         raise ValueError(
-            f"fuse_conv_bn_weights: bn_rm has shape {bn_rm.shape}; expected ({conv_w.shape[0]},), a number for each "
+            f"fuse_conv_bn_weights: bn_rm has shape {bn_rm.shape}; expected ({conv_w.shape[0]},), one number for each "
             f"output channel; conv_w.shape is {conv_w.shape}"
         )
     a, b = slope_and_offset(bn_rm, bn_rv, bn_eps, bn_w, bn_b, conv_b)

@@ -96,7 +96,7 @@ class ObserverBase(Module):
 
     def observe(self, array: Any) -> None:
         """Update the ends with one batch, an array of float32."""
-        raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
+        raise NotImplementedError(f"{type(self).__name__} has no observe; define this method in the subclass")
 
     def _need_finite(self, array: Any) -> None:
         """Raise ValueError if the array has a NaN or an infinity.

@@ -272,8 +272,9 @@ class _Planner:
                 continue
             kind = type(layer).__name__
             raise ValueError(
-                f"prepare_qat: layer {path!r} is a {kind}, whose {last} cannot become integers; expected layers that "
-                f"call conv1d, conv2d, conv3d or linear with a Parameter; exclude=({path!r},) leaves it float"
+                f"prepare_qat: layer {path!r} is a {kind}, whose {last} cannot be converted to integers; expected "
+                f"layers that call conv1d, conv2d, conv3d or linear with a Parameter; exclude=({path!r},) leaves it "
+                "float"
             )
         return found
 

@@ -68,8 +68,8 @@ class Interception:
             expected = steps[self.place].target.__name__ if self.place < len(steps) else "no further operation"
             raise RuntimeError(
                 f"the model's operation {self.place} is {target.__name__}; expected {expected}, as with the example "
-                "that it was prepared with: prepare_qat needs a model that does the same for every input, and in "
-                "training as in evaluation"
+                "inputs of prepare_qat, because the model must run the same operations for every input, in training "
+                "and in evaluation"
             )
         self.place += 1
         return steps[self.place - 1]
@@ -136,9 +136,9 @@ def rounded_bias(bias: Tensor, step: Any) -> Tensor:
 @documented(
     {},
     model="the model itself",
-    plan="which of its operations become integers",
-    fakes="the FakeQuantize layers by their keys",
-    example="the arguments that it was prepared with",
+    plan="which operations of the model become integers",
+    fakes="a dict from key to FakeQuantize layer",
+    example="the example inputs of prepare_qat",
 )
 class QATModel(Module):
     """The result of `prepare_qat`: the model, with a FakeQuantize for each weight and activation that becomes integers.
@@ -195,10 +195,11 @@ class QATModel(Module):
 @documented(
     {},
     model="the model, trained or not, in float32; it stays as it is",
-    example_inputs="a Tensor, or a tuple of the arguments, of the shape that a batch has: the model runs once on it",
-    qconfig="which FakeQuantize weights and activations get; None is `get_default_qat_qconfig()`",
+    example_inputs="a Tensor, or a tuple of the model's arguments, in the shape of a batch; the model runs once on "
+    "them",
+    qconfig="the kinds of FakeQuantize for weights and activations; None is `get_default_qat_qconfig()`",
     inplace="True trains the model itself instead of a copy",
-    exclude="paths of modules that stay float, with all below them",
+    exclude="the paths of modules that stay float, together with all modules inside them",
 )
 def prepare_qat(
     model: Module,
@@ -257,7 +258,9 @@ def prepared(
     return qat.to(device=next(own.parameters()).device)
 
 
-@documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
+@documented(
+    {}, module="a model of `prepare_qat`; other modules are not changed, so that `model.apply` may call this function"
+)
 def freeze_bn_stats(module: Module) -> None:
     """From now on, even in training, folded BatchNorms normalize with their running statistics and do not update these.
 
@@ -274,7 +277,9 @@ def freeze_bn_stats(module: Module) -> None:
         module.bn_frozen.fill_(1)
 
 
-@documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
+@documented(
+    {}, module="a model of `prepare_qat`; other modules are not changed, so that `model.apply` may call this function"
+)
 def update_bn_stats(module: Module) -> None:
     """Undo `freeze_bn_stats`: in training, BatchNorm uses the batch's statistics again.
 

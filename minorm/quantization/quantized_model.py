@@ -28,7 +28,7 @@ from minorm.tensor.tensor import Tensor
 CPU = "cpu"
 
 
-@documented({}, model="the float model, in evaluation", plan="which of its operations are integers")
+@documented({}, model="the float model, in evaluation", plan="which operations of the model are computed in integers")
 class QuantizedModel(Module):
     """The result of `convert`: a model that computes in integers, and only has an evaluation mode.
 
@@ -93,7 +93,9 @@ class QuantizedModel(Module):
             return _moved(self(*_moved(args, CPU)), elsewhere[0])
         away = next((buffer.device for buffer in self.buffers() if buffer.device != CPU), None)
         if away is not None:
-            raise RuntimeError(f"QuantizedModel: its integers are on {away}; expected them on the CPU: model.cpu()")
+            raise RuntimeError(
+                f"QuantizedModel: the model's integers are on {away}; expected integers on the CPU; call model.cpu()"
+            )
         written = trace.state.calls is not None
         steps = Written(self) if written else Integers(self)
         given = round_parts(args, self.plan.inputs, steps.rounded)
@@ -144,8 +146,8 @@ def convert(model: QATModel) -> QuantizedModel:
     for site in model.plan.sites:
         if not model.fake_quant[site.key].activation_post_process.has_seen:
             raise RuntimeError(
-                f"convert: the activation {site.key!r} has no scale; expected a batch in training mode before: "
-                "qat.train(), then qat(x)"
+                f"convert: the activation {site.key!r} has no scale; run a batch in training mode first: qat.train(), "
+                "then qat(x)"
             )
     inner = copy.deepcopy(model.model).cpu().eval()
     folds, example = _Folds(model.plan), _moved(model.example, CPU)
@@ -180,8 +182,8 @@ def _add_weighted(
         slope, offset = a.array, b.array
     if not all(np.isfinite(array).all() for array in (weight, slope, offset)):
         raise ValueError(
-            f"convert: {model.names[step.weight]}, or the bias or BatchNorm behind it, has a NaN or an infinity; "
-            "expected finite numbers, which integers can stand for"
+            f"convert: {model.names[step.weight]}, or the bias or BatchNorm after it, has a NaN or an infinity; "
+            "expected finite numbers, because integers have no NaN or infinity"
         )
     folded = (np.abs(slope) * given).astype(np.float32)
     x_scale = result.grid(step.source.key).scale

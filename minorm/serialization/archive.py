@@ -53,7 +53,7 @@ class Archive:
             if name in self.entries:
                 raise ValueError(f"the archive has two entries {name[:60]!r}")
             if entry.start + 30 + len(entry.name) + entry.compressed > end:
-                raise ValueError(f"entry {name[:60]!r} overlaps what follows it in the archive")
+                raise ValueError(f"entry {name[:60]!r} overlaps the data that follow it in the archive")
             self.entries[name] = entry._replace(end=end)
 
     def read(self, name: str) -> bytes:
@@ -97,7 +97,7 @@ class Archive:
         if head[:4] != LOCAL or self._bytes(entry.start + 30, names) != entry.name:
             raise ValueError(f"entry {entry.name[:60]!r} is not where the archive's directory says")
         if at + entry.compressed > entry.end:
-            raise ValueError(f"entry {entry.name[:60]!r} overlaps what follows it in the archive")
+            raise ValueError(f"entry {entry.name[:60]!r} overlaps the data that follow it in the archive")
         for start in range(at, at + entry.compressed, PIECE):
             yield self._bytes(start, min(PIECE, at + entry.compressed - start))
 
@@ -155,7 +155,7 @@ def _entries(directory: bytes) -> Iterator[tuple[str, Entry]]:
         at += names + extras + comments
         name = raw.decode("utf-8" if flags & UTF8 else "cp437")  # UnicodeDecodeError is a ValueError
         if flags & UNREADABLE:
-            raise ValueError(f"entry {name[:60]!r} is encrypted or a patch; expected a plain one")
+            raise ValueError(f"entry {name[:60]!r} is encrypted or a patch; expected a plain entry")
         if method not in (STORED, DEFLATED):
             raise ValueError(f"entry {name[:60]!r} is compressed by method {method}; expected stored or deflated bytes")
         if _WIDE in (size, compressed, start):

@@ -34,10 +34,10 @@ ITEMS = "$items"  # the mark of a dict with keys that are not texts
 
 @documented(
     {},
-    state_dict="names to Tensors, NumPy arrays or NumPy scalars, of any memory order; or also to dicts, lists, tuples, "
-    "None, bools, numbers and texts, which `load` gives back (then without metadata)",
-    path="where the file is written",
-    metadata="texts by name, for the file's header; None writes none",
+    state_dict="a mapping of names to Tensors, NumPy arrays or NumPy scalars, in any memory order. If metadata is "
+    "None, values may also be dicts, lists, tuples, None, bools, numbers and texts, which `load` returns as they were",
+    path="the path of the file",
+    metadata="a mapping of names to texts, for the file's header; None writes no texts",
 )
 @checked
 def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
@@ -67,7 +67,7 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
             return
         if not isinstance(name, str):
             raise TypeError(
-                f"save: the key {name!r} is a {type(name).__name__}; expected texts where metadata is given"
+                f"save: the key {name!r} is a {type(name).__name__}; expected texts as keys if metadata is given"
             )
         if array is None:
             raise TypeError(f"save: {name!r} is a {type(value).__name__}; expected a Tensor or an array. "
@@ -79,8 +79,8 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
 @documented(
     {},
     path="the file: safetensors, or PyTorch's .pt",
-    map_location='the device of the Tensors, "cpu" or "cuda"; None is the CPU. Functions and dicts are '
-    "accepted, without effect: they say where Tensors go that were on a GPU, and no file here knows of one",
+    map_location='the device of the Tensors, "cpu" or "cuda"; None is the CPU. Functions and dicts are accepted, '
+    "but have no effect, because minorm reads no device from a file",
     weights_only="accepted, without effect: code in a file never runs",
     max_bytes="the most memory of a .pt file's tensors together; None allows 2 GiB, or the file's length if that is "
     "more. A safetensors file never takes more than its length",
@@ -176,10 +176,10 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
     arrays, metadata = safetensors_file.read(path)
     try:
         if TREE not in metadata:
-            raise ValueError("the file holds arrays only; it was not written by save_training, use load")
+            raise ValueError("the file has only arrays, so it was not written by save_training; use load")
         tree = _tree(metadata.pop(TREE), arrays)
         if missing := parts.keys() - tree.keys():
-            raise ValueError(f"there is no part {', '.join(sorted(missing))}; the file has {', '.join(tree)}")
+            raise ValueError(f"the file has no part {', '.join(sorted(missing))}; it has {', '.join(tree)}")
     except ValueError as error:
         raise ValueError(f"load_training: {path}: {error}") from None
     _load_all(parts, tree)
@@ -238,7 +238,7 @@ def _write_tree(operation: str, path: FilePath, parts: Mapping[Any, Any]) -> Non
 def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
     """Return `value` in a form for JSON, and put its arrays into `arrays` under dotted names."""
     if depth == 0:
-        raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or holds itself")
+        raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or contains itself")
     if value is None or isinstance(value, bool) or type(value) in (int, str):
         return value
     if type(value) is float:
@@ -306,7 +306,7 @@ def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
     if tag in ("$tensor", "$array", "$scalar") and isinstance(content, str) and content in arrays:
         array = arrays.pop(content)
         if tag == "$scalar" and array.ndim:
-            raise ValueError(f"the training state calls entry {content[:60]!r} of shape {array.shape} a number")
+            raise ValueError(f"the training state uses entry {content[:60]!r}, of shape {array.shape}, as a number")
         return Tensor(array) if tag == "$tensor" else array if tag == "$array" else array[()]
     if tag == "$tuple" and isinstance(content, list):
         return tuple(_unpack(content, arrays, depth - 1))
@@ -316,8 +316,8 @@ def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
         keys = [_unpack(key, arrays, 2) for key, _ in content]
         if all(map(_is_key, keys)):
             return {key: _unpack(item, arrays, depth - 1) for key, (_, item) in zip(keys, content, strict=True)}
-    raise ValueError(f"the training state holds {safetensors_file.short({tag: content})}, which means nothing, "
-                     "or names an entry that is not in the file, or that stands elsewhere in it")  # fmt: skip
+    raise ValueError(f"the training state holds {safetensors_file.short({tag: content})}, which has no meaning here, "
+                     "or names an entry that is missing or used twice")  # fmt: skip
 
 
 def _is_pair(value: Any) -> bool:

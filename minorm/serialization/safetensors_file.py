@@ -40,8 +40,8 @@ METADATA = "__metadata__"
 
 _PYTORCH_BEFORE_1_6 = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")  # torch.save's magic number as it begins a pickle
 _FROM_PYTORCH = (
-    "minorm reads safetensors, and never a pickle, which can run any code: in PyTorch, save the state_dict with "
-    "safetensors.torch.save_file, or load it there and hand its arrays to "
+    "minorm reads safetensors files, but no pickles, because a pickle can run any code; in PyTorch, save the "
+    "state_dict with safetensors.torch.save_file, or load the file there and pass its arrays to "
     "model.load_state_dict({name: x.numpy() for name, x in state.items()})"
 )
 
@@ -182,11 +182,11 @@ def _read(file: BufferedReader, size: int) -> tuple[dict[str, Array], dict[str, 
 def _read_header(file: BufferedReader, size: int) -> tuple[dict[str, Any], int]:
     """Return the parsed header and the offset at which the data starts."""
     if size < 8:
-        raise ValueError(f"the file has {size} bytes; a safetensors file starts with 8 that give its header's length")
+        raise ValueError(f"the file has {size} bytes; expected at least 8, which give the length of the header")
     (length,) = struct.unpack("<Q", file.read(8))
     if length > size - 8:
-        raise ValueError(f"the first 8 bytes say that the header has {length} bytes; only {size - 8} follow: "
-                         "truncated, or not a safetensors file")  # fmt: skip
+        raise ValueError(f"the first 8 bytes say that the header has {length} bytes, but only {size - 8} bytes follow; "
+                         "the file is truncated, or not a safetensors file")  # fmt: skip
     if length > MAX_HEADER:
         raise ValueError(f"the first 8 bytes say that the header has {length} bytes; expected at most {MAX_HEADER}")
     text = file.read(length)
@@ -197,7 +197,7 @@ def _read_header(file: BufferedReader, size: int) -> tuple[dict[str, Any], int]:
     except RecursionError:
         raise ValueError("the header is nested too deeply") from None
     except _Duplicate as error:
-        raise ValueError(f"the header holds the name {error.args[0]!r} twice") from None
+        raise ValueError(f"the header has the name {error.args[0]!r} twice") from None
     except ValueError as error:  # UnicodeDecodeError, JSONDecodeError and an integer of too many digits
         raise ValueError(f"the header is not JSON: {error}") from None
     return header, 8 + length
@@ -243,8 +243,8 @@ def _checked_entry(name: str, entry: Any) -> tuple[np.dtype[Any], tuple[int, ...
     if math.prod(axis or 1 for axis in shape) * dtype.itemsize >= 1 << 63:  # NumPy's limit, even with a 0 axis
         raise ValueError(f"entry {name!r} has shape {short(shape)}, larger than any array can be")
     if end - start != (expected := math.prod(shape) * dtype.itemsize):
-        raise ValueError(f"entry {name!r}: data_offsets {offsets} hold {end - start} bytes; "
-                         f"shape {shape} of {entry['dtype']} takes {expected}")  # fmt: skip
+        raise ValueError(f"entry {name!r}: data_offsets {offsets} span {end - start} bytes; expected {expected}, as "
+                         f"shape {shape} of {entry['dtype']} takes")  # fmt: skip
     return dtype, tuple(shape), start, end
 
 
@@ -258,12 +258,12 @@ def _check_offsets(entries: Mapping[str, tuple[Any, Any, int, int]], size: int) 
     for name, (_, _, start, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
         if start != at:
             what = "overlaps the entry before it" if start < at else "leaves a hole before it"
-            raise ValueError(f"entry {name!r} {what}: it starts at byte {start} of the data, expected {at}")
+            raise ValueError(f"entry {name!r} {what}: it starts at byte {start} of the data; expected byte {at}")
         at = end
     if at > size:
-        raise ValueError(f"the entries take {at} bytes and the file holds {size}: it is truncated")
+        raise ValueError(f"the entries take {at} bytes, but the file has only {size}, so it is truncated")
     if at < size:
-        raise ValueError(f"the entries take {at} bytes and the file holds {size}: {size - at} too many at its end")
+        raise ValueError(f"the entries take {at} bytes, but the file has {size}; expected no bytes after the entries")
 
 
 _repr = reprlib.Repr()

@@ -50,7 +50,7 @@ def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array
         archive = Archive(file)
         place = next((name for name in archive.entries if name.endswith(f"/{PICKLE}")), None)
         if place is None:
-            raise ValueError(f"there is no {PICKLE} in it")
+            raise ValueError(f"the file has no {PICKLE}")
         folder = place.removesuffix(PICKLE)
         order = f"{folder}byteorder"
         if order in archive.entries and (archive.entries[order].size > 6 or archive.read(order) != b"little"):
@@ -73,7 +73,7 @@ def _run(archive: Archive, place: str) -> tuple[Any, int]:
     size = archive.entries[place].size
     room = limits.spare(archive.length) - size
     if room < 0:
-        raise ValueError(f"its {PICKLE} unpacks to {size:,} bytes, far more than a state_dict of this file has")
+        raise ValueError(f"its {PICKLE} unpacks to {size:,} bytes, far more than a state_dict of this file can have")
     return unpickling.run(archive.read(place), room), size
 
 
@@ -96,14 +96,15 @@ def _tensors(value: Any, most: int) -> list[Tensor]:
             return 1, 1
         if kind not in (dict, list, tuple):
             if kind in (unpickling.Name, Storage):
-                raise ValueError(f"it holds {value if kind is unpickling.Name else 'a storage without a tensor'}; "
-                                 "expected a state_dict")  # fmt: skip
+                raise ValueError("the file holds "
+                                 f"{value if kind is unpickling.Name else 'a storage without a tensor'}; expected a "
+                                 "state_dict")  # fmt: skip
             return 1, 1
         if not value:
             return 1, 1
         if id(value) not in seen:
             if depth > MAX_DEPTH:
-                raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+                raise ValueError(f"the file's content is nested more than {MAX_DEPTH} deep")
             seen[id(value)] = (0, 0)
             parts, height = 1, 0
             for item in value.values() if kind is dict else value:
@@ -112,12 +113,12 @@ def _tensors(value: Any, most: int) -> list[Tensor]:
             seen[id(value)] = (parts, height + 1)
         parts, height = seen[id(value)]
         if not parts:
-            raise ValueError("a list or dict in it holds itself")
+            raise ValueError("a list or dict in the file contains itself")
         if depth + height > MAX_DEPTH + 1:
-            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+            raise ValueError(f"the file's content is nested more than {MAX_DEPTH} deep")
         if parts > most:
-            raise ValueError(f"its lists hold one another so often that they have {parts:,} parts; "
-                             f"expected at most {most:,}")  # fmt: skip
+            raise ValueError(f"the lists and dicts in the file contain each other so often that they have {parts:,} "
+                             f"parts in all; expected at most {most:,}")  # fmt: skip
         return parts, height
 
     visit(value, 1)
@@ -136,9 +137,9 @@ def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
         storage = tensor.storage
         first = by_key.setdefault(storage.key, storage)
         if first != storage and (first.numbers or storage.numbers):
-            raise ValueError(f"storage {storage.key[:60]!r} is {first.numbers} numbers of a {first.kind}, and "
-                             f"elsewhere {storage.numbers} of a {storage.kind}; "
-                             "expected one kind and count")  # fmt: skip
+            raise ValueError(f"storage {storage.key[:60]!r} is a {first.kind} of {first.numbers} numbers in one place, "
+                             f"and a {storage.kind} of {storage.numbers} in another; expected the same kind "
+                             "and count")  # fmt: skip
         found.setdefault(storage, []).append(tensor)
     return found
 
@@ -157,7 +158,7 @@ def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]
         stored += entry.size
         sizes[storage] = sum(max(1, prod(view.shape)) * width for view in views)
     if (decoded := max(stored, sum(sizes.values()))) > max_bytes:
-        raise ValueError(limits.too_large("its tensors together take", decoded, max_bytes))
+        raise ValueError(limits.too_large("the tensors together take", decoded, max_bytes))
     if decoded > limits.spare(archive.length):  # find a damaged file before taking memory
         for storage in by_storage:
             _numbers(archive, folder, storage, keep=False)

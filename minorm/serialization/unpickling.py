@@ -109,8 +109,8 @@ class _Machine:
         """Count `size` bytes of memory, before the machine takes them; raise ValueError if the room is used up."""
         self.room -= size
         if self.room < 0:
-            raise ValueError(f"its pickle of {len(self.pickle)} bytes has far more words, or makes "
-                             "far more objects, than a state_dict has")  # fmt: skip
+            raise ValueError(f"its pickle of {len(self.pickle)} bytes has far more opcodes, or makes far more objects, "
+                             "than a state_dict")  # fmt: skip
 
     def push(self, value: Any, size: int = VALUE) -> None:
         """Put a value on the stack."""
@@ -154,14 +154,14 @@ class _Machine:
     def extend(self, items: list[Any]) -> None:
         """Append the items to the uppermost list."""
         if type(self.stack[-1]) is not list:
-            raise ValueError("its pickle is damaged: it appends to what is not a list")
+            raise ValueError("its pickle is damaged: it appends to an object that is not a list")
         self.cost(PLACE * len(items))
         self.stack[-1].extend(items)
 
     def update(self, items: list[Any]) -> None:
         """Add keys and values to the uppermost dict."""
         if type(self.stack[-1]) is not dict or len(items) % 2:
-            raise ValueError("its pickle is damaged: it sets items of what is not a dict")
+            raise ValueError("its pickle is damaged: it sets items of an object that is not a dict")
         for key in items[::2]:
             _check_key(key)
         self.cost(50 * len(items))
@@ -170,28 +170,28 @@ class _Machine:
     def build(self) -> None:
         """Drop the attributes of an object; a state_dict has some, but they are not needed."""
         if type(self.pop()) is not dict or type(self.stack[-1]) is not dict:
-            raise ValueError(f"it holds an object of a class; {EXPECTED}")
+            raise ValueError(f"the file holds an object of a class; {EXPECTED}")
 
     def known(self, name: str) -> None:
         """Push a name if the machine knows it; else raise ValueError."""
         module, _, kind = name.partition(" ")
         if name not in (REBUILD, PARAMETER, ORDERED) and not (module == "torch" and kind in STORAGES):
-            raise ValueError(f"it asks for {name[:80].replace(' ', '.')}, which is not called; expected a state_dict: "
-                             "torch.save(model.state_dict(), path)")  # fmt: skip
+            raise ValueError(f"the file names {name[:80].replace(' ', '.')}, which minorm does not run; expected a "
+                             "state_dict: torch.save(model.state_dict(), path)")  # fmt: skip
         self.push(Name(name), VALUE + 64)
 
     def known_by_texts(self) -> None:
         """Push a known name; its two parts, module and name, are on the stack."""
         second, first = self.pop(), self.pop()
         if type(first) is not str or type(second) is not str:
-            raise ValueError("its pickle is damaged: it asks for a name that is not a text")
+            raise ValueError("its pickle is damaged: it names an object by something that is not a text")
         self.known(f"{first[:80]} {second[:80]}")
 
     def storage(self) -> None:
         """Replace the uppermost tuple by the Storage that it describes."""
         tag, kind, key, _, count = self.pop()
         if tag != "storage" or type(kind) is not Name or not kind.startswith("torch "):
-            raise ValueError(f"it refers to something other than a storage; {EXPECTED}")
+            raise ValueError(f"the file refers to something other than a storage; {EXPECTED}")
         if not (type(key) is str or _are_sizes((key,))) or not _are_sizes((count,)):
             raise ValueError("its pickle is damaged: a storage has no key or no size")
         self.push(Storage(str(key), kind.removeprefix("torch "), count), STORAGE)
@@ -200,7 +200,7 @@ class _Machine:
         """Replace a known function and its arguments on the stack by the result, without calling the function."""
         arguments, function = self.pop(), self.pop()
         if type(function) is not Name or type(arguments) is not tuple:
-            raise ValueError("its pickle is damaged: it calls what is no function")
+            raise ValueError("its pickle is damaged: it calls an object that is no function")
         if function == ORDERED:
             self.push({}, DICT)
             for pair in arguments[0] if arguments else ():
@@ -211,7 +211,7 @@ class _Machine:
         elif function == REBUILD:
             self.push(_tensor(arguments), TENSOR)
         else:
-            raise ValueError(f"it calls {function.replace(' ', '.')}, which is no function")
+            raise ValueError(f"the file calls {function.replace(' ', '.')}, which is no function")
 
     def stop(self) -> None:
         """End the program."""
@@ -220,15 +220,15 @@ class _Machine:
     def unknown(self) -> None:
         """Raise ValueError for a word that this machine does not know."""
         word = self.pickle[self.at - 1 : self.at]
-        raise ValueError(f"its pickle has the word {word!r}; {EXPECTED}")
+        raise ValueError(f"its pickle has the unknown opcode {word!r}; {EXPECTED}")
 
 
 def _check_key(key: Any) -> None:
     """Raise ValueError for a key that no state_dict has; tuples, for example, are slow and may all share one hash."""
     if type(key) not in (str, int, float, bool, type(None)):
-        raise ValueError("a dict in it has a key that is neither a text nor a number")
+        raise ValueError("a dict in the file has a key that is neither a text nor a number")
     if type(key) is int and abs(key) >= MAX_KEY:
-        raise ValueError("a dict in it has a key beyond 61 bits")
+        raise ValueError("a dict in the file has an integer key of more than 61 bits")
 
 
 def _are_sizes(values: Any) -> bool:
@@ -241,13 +241,15 @@ def _tensor(arguments: tuple[Any, ...]) -> Tensor:
     storage, offset, shape, strides = (*arguments[:4], None, None, None, None)[:4]
     metadata = arguments[6] if len(arguments) > 6 else None
     if type(storage) is not Storage or not all(map(_are_sizes, ((offset,), shape, strides))):
-        raise ValueError("its pickle is damaged: a tensor is not a storage, an offset, a shape and strides")
+        raise ValueError(
+            "its pickle is damaged: a tensor does not consist of a storage, an offset, a shape and strides"
+        )
     if len(shape) != len(strides) or len(shape) > MAX_AXES:
-        raise ValueError(f"a tensor has {len(shape)} axes and {len(strides)} strides; "
-                         f"expected as many of both, {MAX_AXES} at most")  # fmt: skip
+        raise ValueError(f"a tensor has {len(shape)} axes and {len(strides)} strides; expected the same number, and at "
+                         f"most {MAX_AXES}")  # fmt: skip
     last = offset + sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
     if (last >= storage.numbers) if 0 not in shape else (offset > storage.numbers):
-        raise ValueError(f"a tensor of shape {shape} does not fit into its {storage.numbers} numbers")
+        raise ValueError(f"a tensor of shape {shape} does not fit into its storage of {storage.numbers} numbers")
     if metadata not in (None, {}, {"neg": True}, {"neg": False}) or (metadata and storage.kind == "BoolStorage"):
         said = reprlib.repr(metadata)
         raise ValueError(f"a tensor of a {storage.kind} has the metadata {said}; expected None or {{'neg': True}}")

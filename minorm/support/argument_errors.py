@@ -263,8 +263,8 @@ def conversion(name: str, value: Any) -> str:
         return _nearest_tensor(name, value) or "make one with minorm.tensor(data)"
     source = f"{name}.detach()" if getattr(value, "requires_grad", False) else name
     copied = f"{source}.numpy()" if hasattr(value, "numpy") else f"numpy.asarray({source})"
-    shared = f"minorm.from_dlpack({source}) shares its memory, " if hasattr(value, "__dlpack__") else ""
-    return f"convert it: {shared}minorm.tensor({copied}) copies it"
+    shared = f"minorm.from_dlpack({source}) shares the memory, " if hasattr(value, "__dlpack__") else ""
+    return f"convert it: {shared}minorm.tensor({copied}) makes a copy"
 
 
 def is_tensor(value: Any) -> bool:
@@ -275,13 +275,13 @@ def is_tensor(value: Any) -> bool:
 def _nearest_tensor(name: str, value: Any) -> str:
     """Return advice on where to find the intended Tensor; "" if a Tensor can be made from `value`."""
     if value is None:
-        return "if a `forward` computed it, let that return its result"
+        return "if a `forward` computed the value, that `forward` must return its result"
     if callable(value) and hasattr(value, "state_dict"):
-        return "pass what the model computes: model(x)"
+        return "pass the result of the model: model(x)"
     if hasattr(value, "dataset") and hasattr(value, "__iter__"):
-        return "take its batches: for images, labels in loader: model(images)"
+        return "pass batches of the loader: for images, labels in loader: model(images)"
     if isinstance(value, (tuple, list)) and any(map(is_tensor, value)):
-        return f"it holds {len(value)} values; unpack them, or take one: {name}[0]"
+        return f"it has {len(value)} elements; unpack them, or pass one element: {name}[0]"
     return ""
 
 

@@ -25,8 +25,8 @@ class Block(ContextDecorator):
         if isinstance(function, type) or inspect.isasyncgenfunction(function):
             kind = "a class" if isinstance(function, type) else "an asynchronous generator"
             raise TypeError(
-                f"decorator: {function.__name__} is {kind}; expected a function, as a block such as no_grad() can "
-                "hold around; write a `with` block in its body"
+                f"decorator: {function.__name__} is {kind}; expected a function, which a block such as no_grad() can "
+                "decorate; write a `with` block inside the body instead"
             )
         if inspect.isgeneratorfunction(function):
 

@@ -32,7 +32,10 @@ class Going(NamedTuple):
 
     def warn(self) -> None:
         """Issue a DeprecationWarning that points to the line of the user's code with the name."""
-        text = f"{self.name} is deprecated since minorm {self.since} and goes in {self.gone}; use {self.instead}"
+        text = (
+            f"{self.name} is deprecated since minorm {self.since} and will be removed in {self.gone}; use "
+            f"{self.instead}"
+        )
         warnings.warn(text, DeprecationWarning, stacklevel=outside())
 
 

@@ -25,9 +25,8 @@ def conflict() -> str | None:
         return None
     whose = "this project under its old name" if other.metadata["Author"] == AUTHOR else "another project"
     return (
-        f"the distribution {BEFORE} {other.version}, {whose}, is installed beside {NAME} and writes into the "
-        f"same folder; `pip uninstall {BEFORE}`, then `pip install --force-reinstall --no-deps .` "
-        f"in a clone of {NAME}"
+        f"the distribution {BEFORE} {other.version} ({whose}) is installed in the same folder as {NAME}; run `pip "
+        f"uninstall {BEFORE}`, then `pip install --force-reinstall --no-deps .` in a clone of {NAME}"
     )
 
 

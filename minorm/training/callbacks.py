@@ -31,12 +31,13 @@ from minorm.training.steps.score import Score
 @documented(
     {},
     model="the Module that is trained",
-    run="the Run; None in `train_epoch`, which has none",
-    epoch="the number of the epoch, from 1; 0 before the first one and in `train_epoch`",
-    step="how many steps are done, those of earlier epochs included",
-    score="the Score so far of this epoch's training, or of the validation in `on_validation_end`; None before",
-    row="the epoch's row of the log, from `on_train_epoch_end` on; None before",
-    path="the checkpoint that was written, from the first `on_save_checkpoint` on; None before",
+    run="the Run; None in `train_epoch`, which works without a Run",
+    epoch="the number of the epoch, from 1; 0 before the first epoch and in `train_epoch`",
+    step="the number of steps so far, including earlier epochs",
+    score="the Score so far of this epoch's training, or, in `on_validation_end`, of the validation; None before the "
+    "first step",
+    row="the epoch's row of the log; None before `on_train_epoch_end`",
+    path="the checkpoint that was written last; None before the first `on_save_checkpoint`",
     error="the exception that ended the training, in `on_exception`; None elsewhere",
 )
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def _checked(operation: str, callbacks: Any) -> list[Callback]:
     for i, callback in enumerate(found):
         if not isinstance(callback, Callback):
             what = f"the class {callback.__name__}" if inspect.isclass(callback) else f"a {kind_of(callback)}"
-            raise TypeError(f"{operation}: callbacks[{i}] is {what}; expected a Callback, an object")
+            raise TypeError(f"{operation}: callbacks[{i}] is {what}; expected an instance of Callback")
         for name in dir(callback):
             if name.startswith("on_") and name not in HOOKS:
                 near = difflib.get_close_matches(name, HOOKS, n=1, cutoff=0.5)

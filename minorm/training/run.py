@@ -57,12 +57,13 @@ from minorm.training.steps.score import Score
     group="the Group through which the `settings.ranks` ranks of a distributed run communicate; None is this rank "
     "alone",
     sets="(train, validation) datasets, if they were loaded already; None loads them",
-    num_workers="threads that read images ahead; they change no bit",
+    num_workers="the number of threads that read images ahead; it changes no bit",
     code="the code of a model that `settings.model` names as FILE.py:FUNCTION or FILE.onnx, if it was read already; "
     "None reads it",
-    graph="True: on a GPU steps of one batch are CUDA graphs, which change no bit; False computes them eagerly",
-    init="a file of weights to begin with, or a run's folder: tensors that fit the model by name and shape are loaded, "
-    "and no code in it is run; None draws all weights",
+    graph="True runs each step of one batch on a GPU as a CUDA graph, which changes no bit; False runs the steps "
+    "eagerly",
+    init="a file of initial weights, or a run's folder. The tensors that fit the model by name and shape are loaded, "
+    "and no code in the file is run; None initializes all weights at random",
 )
 class Run:
     """A new training run; `Run.resume` continues an old one and gives the same bits as an uninterrupted run.
@@ -379,7 +380,7 @@ class Run:
         """Load the parts of a checkpoint. With `other_epochs`, make the schedule anew for the new number of epochs."""
         objects = self._objects()
         if missing := objects.keys() - found.keys():
-            raise ValueError(f"{file} has no part {', '.join(sorted(missing))}, which its settings ask for")
+            raise ValueError(f"{file} has no part {', '.join(sorted(missing))}, which its settings need")
         parts, epoch = {**found}, found["epoch"]
         other_number = known_before(found, self.known_images)["train"]["number"] != self.images["train"]
         if other_number:

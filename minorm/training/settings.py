@@ -36,46 +36,50 @@ ALL = "all"  # for `freeze`: all epochs
 @documented(
     {},
     data='"digits", "mnist", "fashion", "cifar10", "folder" or "numpy"',
-    model="a name of minorm.models, FILE.py:FUNCTION, or FILE.onnx, the graph of that file with its weights and a head "
-    'for the classes; "" is the usual one for the data',
+    model="a name of minorm.models, FILE.py:FUNCTION, or FILE.onnx, which stands for the graph of the file with its "
+    'weights and a head for the classes; "" is the usual model for the data',
     epochs="the number of passes over the training images",
-    batch_size="images per batch",
-    lr="the largest learning rate; 0 is the usual one: 0.05 for sgd, 0.003 for adam and adamw",
+    batch_size="the number of images per batch",
+    lr="the largest learning rate; 0 stands for the usual rate: 0.05 for sgd, 0.003 for adam and adamw",
     optimizer='"sgd", "adam" or "adamw"',
     schedule='how the learning rate changes: "constant", "step", "cosine" or "onecycle"',
-    weight_decay="how much of the weights is added to their gradients",
-    label_smoothing="s: a label t becomes (1 - s) * t + s / C",
+    weight_decay="the multiple of the weights that is added to their gradients",
+    label_smoothing="the smoothing s: a label t becomes (1 - s) * t + s / C",
     seed="the seed of the weights, the order and the transforms: the same seed gives the same bits",
     ranks="the number of ranks that share each batch; the number of processes changes no bits",
-    image_size="height and width of a folder's images",
-    hflip="the probability that an image is mirrored; -1 is 0, and 0.5 for cifar10",
-    crop_padding="pixels around an image that a window moves in; -1 is 0, and 4 for cifar10",
+    image_size="the height and width of a folder's images",
+    hflip="the probability that an image is mirrored; -1 stands for 0.5 for cifar10, and for 0 otherwise",
+    crop_padding="the number of pixels by which an image is padded before a random window is cut; -1 stands for 4 for "
+    "cifar10, and for 0 otherwise",
     cutout="the side of the square that is cut out, in pixels",
-    color_jitter="how far brightness, contrast and saturation may leave 1",
+    color_jitter="how far the factors of brightness, contrast and saturation may differ from 1",
     mixup="alpha of MixUp, 0 for none",
-    cutmix="alpha of CutMix, 0 for none; not both",
+    cutmix="alpha of CutMix, 0 for none; not together with mixup",
     class_weights='"none", or "balanced", which weighs classes in inverse proportion to their counts',
     clip_grad="the largest norm of all gradients, 0 for no limit",
     warmup_epochs="the number of epochs in which the rate rises",
-    accumulate="batches per step",
+    accumulate="the number of batches per step",
     ema="the decay of the weights' moving average, 0 for none",
-    early_stopping="the run ends after this many epochs without a better score, 0 for no such end",
+    early_stopping="the number of epochs without a better score after which the run ends; 0 never ends it early",
     dtype='the type of weights and activations, "float32" or "bfloat16"',
     crop_scale="the smallest share of an image that a random crop keeps, resized to the whole; 1 crops nothing",
-    freeze='epochs in which all but the head is frozen, or "all"; the schedule of the learning rate then begins again',
-    layer_decay="the factor of the learning rate from each layer to the one in front of it, beginning at the head",
-    mean='the mean of each channel, pixels from 0 to 1, as "0.485,0.456,0.406" or one number; "" is the usual one',
-    std="the standard deviation of each channel, written as the mean",
-    new_head="True draws the last layer anew, even if the file that the run begins with has the same classes",
+    freeze='the number of epochs in which only the head is trained, or "all"; then the schedule of the learning rate '
+    "begins again",
+    layer_decay="the factor of the learning rate from each layer to the layer before it, beginning at the head",
+    mean='the mean of each channel for pixels from 0 to 1, as "0.485,0.456,0.406" or one number; "" is the usual mean',
+    std="the standard deviation of each channel, in the same form as the mean",
+    new_head="True initializes the last layer anew, even if the file of initial weights has the same classes",
     loss='"cross_entropy", or "focal", which gives easy images less weight',
     vflip="the probability that an image is turned upside down",
-    rotate="the largest angle that an image is turned by, in degrees, either way",
-    perspective="the strength of the perspective that half of the images get, 0 to 1",
-    blur="the largest standard deviation that an image is blurred by, in pixels",
-    rand_augment='"N,M": N changes of RandAugment an image, of strength M from 0 to 30; "none" for no change',
-    fold='"I/K": the I-th of K folds of the training images validates, and the others train; "none" for no folds',
-    trivial_augment="True for one change of TrivialAugmentWide an image",
-    qat='"uint8" or "int8": train for an int8 model whose activations are of that type; "none" trains in floats',
+    rotate="the largest angle by which an image is turned, in degrees, in both directions",
+    perspective="the strength of the perspective distortion of half of the images, 0 to 1",
+    blur="the largest standard deviation of a Gaussian blur, in pixels",
+    rand_augment='"N,M": N random changes of RandAugment for each image, with strength M from 0 to 30; "none" for no '
+    "change",
+    fold='"I/K": the I-th of K folds of the training images is used for validation, and the other folds for training; '
+    '"none" for no folds',
+    trivial_augment="True applies one random change of TrivialAugmentWide to each image",
+    qat='"uint8" or "int8": train for an int8 model with activations of this type; "none" trains a float model',
 )
 @dataclass(frozen=True)
 class Settings:
@@ -169,7 +173,12 @@ class Settings:
                 '"I/K", the I-th of K folds, such as "1/5"')  # fmt: skip
         _expect(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
         _expect(0 <= self.ema < 1, "ema", self.ema, "0, or a decay below 1, such as 0.999")
-        _expect(not (self.mixup and self.cutmix), "cutmix", self.cutmix, "0, as mixup is on: one of the two")
+        _expect(
+            not (self.mixup and self.cutmix),
+            "cutmix",
+            self.cutmix,
+            "0, because mixup is on and only one of them is possible",
+        )
         for name, expected in (("dtype", "float32"), ("ranks", 1), ("ema", 0)):
             _expect(self.qat == "none" or getattr(self, name) == expected, name, getattr(self, name),
                     f"{expected!r} with qat={self.qat!r}")  # fmt: skip

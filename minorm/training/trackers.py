@@ -28,7 +28,9 @@ class Tracker(Callback):
         """Raise TypeError if the tracker was given to `train_epoch`, which has no Run."""
         if state.run is None:
             name = type(self).__name__
-            raise TypeError(f"{name} needs a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
+            raise TypeError(
+                f"{name} cannot be used in train_epoch, because it needs a Run; use Run.fit(callbacks=[{name}(...)])"
+            )
 
     def on_train_epoch_end(self, state: CallbackState) -> None:
         """Send loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, as far as they are known."""
@@ -63,7 +65,9 @@ def _tag(column: str) -> str:
 
 
 @documented(
-    {}, project="wandb's project; None is its default", options='further arguments of wandb.init, as mode="offline"'
+    {},
+    project="wandb's project; None is wandb's default",
+    options='further arguments of wandb.init, such as mode="offline"',
 )
 class WandbCallback(Tracker):
     """Sends a run to Weights & Biases: its settings as the config, and the numbers of each epoch.
@@ -95,7 +99,7 @@ class WandbCallback(Tracker):
 @documented(
     {},
     experiment="MLflow's experiment, made if it does not exist",
-    tracking_uri='where MLflow writes, as "sqlite:///mlflow.db" or a server; None is its default',
+    tracking_uri='where MLflow writes, such as "sqlite:///mlflow.db" or a server; None uses the default of MLflow',
 )
 class MLflowCallback(Tracker):
     """Sends a run to MLflow: its settings as parameters, and the numbers of each epoch as metrics.
@@ -147,7 +151,10 @@ class TensorBoardCallback(Tracker):
     def _start(self, run: Any) -> None:
         self._place = run.out if self.folder is None else self.folder
         if self._place is None:
-            raise ValueError("TensorBoardCallback: folder is None, and the run has no folder; expected one of the two")
+            raise ValueError(
+                "TensorBoardCallback: folder is None, and the run has no folder either; expected a "
+                "folder for the run or for TensorBoardCallback"
+            )
         import tensorboard.summary.writer.event_file_writer  # noqa: F401  an error comes before the first epoch
 
     def _log(self, numbers: Mapping[str, float], epoch: int) -> None:

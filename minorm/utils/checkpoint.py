@@ -38,10 +38,11 @@ SHARED_ARGUMENTS = {
     function="the function to compute; it is called a second time for backward()",
     args="its arguments",
     context_fn="a function that returns two contexts, for the first and the second call of `function`; None uses none",
-    determinism_check='"default" raises where the second call computes something else; any other is a ValueError',
-    debug="accepted, without effect: the error names the operations in any case",
+    determinism_check='"default" raises an error if the second call computes something else; any other value is a '
+    "ValueError",
+    debug="accepted, without effect: the error always names the operations",
     early_stop="accepted, without effect: the second call runs to its end",
-    kwargs="its arguments by name",
+    kwargs="the keyword arguments of the function",
 )
 @checked
 def checkpoint(
@@ -84,10 +85,10 @@ def checkpoint(
     begun = serial()
     with first:
         results = function(*args, **kwargs)
-    _check_unchanged(given, "by the function itself, and would be changed again when it runs a second time")
+    _check_unchanged(given, "by the function itself, which would change it again in the second call")
 
     def again() -> list[Tensor]:
-        _check_unchanged(given, "after the function had read it")
+        _check_unchanged(given, "after the first call of the function")
         drawing = nullcontext() if random is None else generators.replayed(random)
         with enable_grad(), minorm_ext.Switch(trace.state, casts), no_stats_update(), drawing, second:
             return _tensors(function(*args, **kwargs))
@@ -153,5 +154,5 @@ def _check_unchanged(given: list[tuple[Tensor, Any, int]], how: str) -> None:
         if tensor.version is not version or version.count != count:
             raise RuntimeError(
                 f"checkpoint: an argument of shape {tensor.shape} was changed in place {how}; expected a function that "
-                "leaves its arguments as they are; work on a copy: x.clone()"
+                "does not change its arguments; use a copy: x.clone()"
             )

@@ -166,7 +166,7 @@ def test_a_hole_is_found(hole: str, sources: Path) -> None:
     finally:
         path.write_text(right)
     whose = "compilers" if walls == COMPILES else "students' code"
-    assert f"Hole: the walls around {whose} have a hole" in answer
+    assert f"Hole: the walls around {whose} do not hold" in answer
     assert said in answer
 
 

@@ -52,10 +52,10 @@ def test_the_tables_of_a_good_model(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "inputs x: float32 [batch, 3, 4, 4]" in lines
     assert "outputs y: float32 [n, ?, ?, ?]" in lines
     assert "weights 12 numbers in 4 initializers, 6 of them trained" in lines
-    assert "Nodes minorm runs all 1; gradient flows through 1" in lines
+    assert "Nodes minorm runs all 1; gradients flow through 1 nodes" in lines
     assert "bn BatchNormalization 15 yes yes 6" in lines
     assert "bn Batch 15 inference 0.9 0.001 3 channels" in lines
-    assert "Would train 6 numbers in 2 weights; load(trainable=...) changes it" in lines
+    assert "Would train 6 numbers in 2 weights; load(trainable=...) chooses others" in lines
     assert "scale BatchNormalization 3 3" in lines
     assert "minorm ok runs all 1 nodes: x 2x3x4x4 -> y 2x3x4x4, in " in text
     assert "checker ok valid (onnx 1." in text
@@ -102,7 +102,7 @@ def test_onnxruntime_runs_what_minorm_does_not(tmp_path: Path, capsys: pytest.Ca
     onnx.save(model, path)
     code, lines = check(capsys, path)
     assert code == 1
-    assert "loads it; not run: give free axes a length with --shape" in " ".join(lines)
+    assert "loads the model, but did not run it: give the free axes a length with --shape" in " ".join(lines)
     code, lines = check(capsys, path, "--shape", "x=1,3,3")
     assert code == 1
     assert any(line.startswith("onnxruntime ok onnxruntime") for line in lines)
@@ -287,7 +287,7 @@ def test_where_no_size_fits_nothing_is_run(tmp_path: Path, capsys: pytest.Captur
     code, lines = check(capsys, path, "--brief")
     text = " ".join(lines)
     assert code == 0
-    assert "minorm - loads it; not run: no size was found that it takes. Give one with --shape" in text
+    assert "minorm - loads the model, but found no input size on which it runs (" in text
     assert "onnxruntime - onnxruntime" in text
     code, lines = check(capsys, path, "--brief", "--shape", "n=1369")
     assert code == 0
@@ -345,7 +345,7 @@ def test_every_tensor_is_listed_with_its_reason(tmp_path: Path, capsys: pytest.C
     code, lines = check(capsys, path, "--trainable")
     assert code == 0
     text = " ".join(lines)
-    assert "What trains 4 Parameters, 2 buffers, 2 constants; load(trainable=...) changes it" in text
+    assert "What trains 4 Parameters, 2 buffers, 2 constants; load(trainable=...) chooses others" in text
     assert "fc.weight Parameter 4x6 weight of Gemm 'fc'" in text
     assert "shape constant 2 it holds int64, not floats" in text
     cli.main(["check", path, "--json"])

@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "nowhere.onnx" in capsys.readouterr().err
     for option, value in (("--shape", "x=1,2"), ("--input", "x=1"), ("--max-bytes", "9"), ("--external-root", ".")):
         assert cli.main(["conform", option, value]) == 1
-        assert f"{option} needs MODEL.onnx, and no model is given" in capsys.readouterr().err
+        assert f"{option} needs MODEL.onnx, but no model is given" in capsys.readouterr().err
     assert cli.main(["conform", str(PAGES / "sums-x.onnx"), "--runtime", "minorm", "--input", "z=1"]) == 1
     assert "there is no input 'z'" in capsys.readouterr().err
     assert cli.main(["conform", str(PAGES / "sums-x.onnx"), "--runtime", "minorm"]) == 0
@@ -120,10 +120,10 @@ def test_refusals_and_nodes_that_are_not_judged_are_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cell = Cell("LRN", 13, "deep/norm", "torch", "unsupported", said="has no LRN")
-    report = Report({}, [cell], left_out={"in/branch": "it stands in a branch or a loop"})
+    report = Report({}, [cell], left_out={"in/branch": "the node is inside a branch or a loop"})
     monkeypatch.setattr(reporting, "conform_file", lambda found, names: report)
     assert cli.main(["conform", str(PAGES / "sums-x.onnx")]) == 0
     shown = capsys.readouterr().out
     assert "deep/norm: LRN 13\n  unsupported: torch" in shown
     assert "torch does not run: has no LRN\n  deep/norm" in shown
-    assert "not judged: in/branch: it stands in a branch or a loop" in shown
+    assert "not judged: in/branch: the node is inside a branch or a loop" in shown

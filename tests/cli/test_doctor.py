@@ -57,7 +57,7 @@ def test_a_healthy_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_sick_checkpoint(sick: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = doctor(capsys, sick)
     assert code == 1
-    assert "ERROR stale_statistics\n  4: running statistics are 1.3" in out
+    assert "ERROR stale_statistics\n  4: the running statistics differ from the data by 1.3" in out
 
 
 def test_json(sick: str, sick_file: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +80,7 @@ def test_a_corrected_model(
     before = Path(model).read_bytes()
     code, said, _ = doctor(capsys, model, "--data", "digits", "--fix", "precise_bn", "--out", out)
     assert code == 1, "of the model that was given"
-    assert f"{out}: running statistics measured anew, on 1,408 images" in said
+    assert f"{out}: the running statistics were measured anew on 1,408 images" in said
     assert Path(model).read_bytes() == before
     code, said, _ = doctor(capsys, out, "--data", "digits")
     assert code == 0
@@ -95,7 +95,7 @@ def test_a_frozen_model(
 
     model, out = {"safetensors": sick, "onnx": sick_file}[kind], str(tmp_path / f"frozen.{kind}")
     _, said, _ = doctor(capsys, model, "--data", "digits", "--fix", "freeze", "-o", out)
-    assert f"{out}: every layer with running statistics is frozen" in said
+    assert f"{out}: all layers with running statistics are frozen" in said
     frozen = sources.open_model(out).model
     assert [frozen.get_submodule(name).frozen for name in ("1", "4", "8")] == [True] * 3
     assert doctor(capsys, out, "--data", "digits", "--json")[0] == 1, "the gap is there as before"
@@ -123,7 +123,7 @@ def test_wrong_usage(run: Path, sick_file: str, tmp_path: Path, capsys: pytest.C
         ((str(run), "--out", str(tmp_path / "x")), "--fix and --out FILE need each other"),
         (
             (sick_file, "--fix", "precise_bn", "--out", str(tmp_path / "x")),
-            "precise_bn measures images; expected --data",
+            "precise_bn needs images, and the file does not say what it was trained on; expected --data",
         ),
         ((sick_file, "--data", str(tmp_path), "--path", str(tmp_path)), "name two places; expected one"),
         ((sick_file, "--weights", "w.pt"), "--weights needs FILE.py:FUNCTION"),
@@ -163,7 +163,7 @@ def test_a_file_without_images(sick_file: str, capsys: pytest.CaptureFixture[str
     """Without images, the file does not show that a variance is 16 times too large."""
     code, out, err = doctor(capsys, sick_file)
     assert (code, err) == (0, "")
-    assert out.splitlines()[1] == "noise, and no images: nothing found"
+    assert out.splitlines()[1] == "noise instead of images: nothing found"
 
 
 def pictures(folder: Path) -> str:
@@ -218,7 +218,7 @@ def test_a_model_that_a_function_builds(framework: str, tmp_path: Path, capsys: 
     assert [row["layer"] for row in found["layers"]] == ["1"]
     for function, status, said in (
         ("alone", 2, "returns a model without batches; expected (model, batches), or --data"),
-        ("build", 2, "takes channels, size and classes, which are those of the images; expected --data"),
+        ("build", 2, "needs the channels, size and classes of the images; expected --data"),
         ("raises", 1, "mine.py:raises raised KeyError: 'here'"),
         ("wrong", 1, "mine.py:wrong returned a int; expected a torch.nn.Module or a minorm.nn.Module"),
         ("two", 1, "mine.py:two takes 2 arguments; expected none, or channels, size and classes"),

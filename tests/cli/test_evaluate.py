@@ -138,7 +138,7 @@ def test_a_test_folder_is_left_for_the_end(tmp_path: Path, capsys: pytest.Captur
     pictures(tmp_path / "images/train", 0, 20)
     pictures(tmp_path / "images/Test", 20, 26)
     run = trained(tmp_path / "images", tmp_path / "run")
-    assert "Test/ is not looked at; minorm evaluate RUN --split test" in capsys.readouterr().out
+    assert "Test/ is not read; minorm evaluate RUN --split test" in capsys.readouterr().out
     assert scores(capsys, run)[0]["images"] == 8
     assert scores(capsys, run, "--split", "test")[0]["images"] == 12
 
@@ -149,7 +149,7 @@ def test_a_folder_that_moved_is_named(there: Path, tmp_path: Path, capsys: pytes
     images.rename(tmp_path / "moved")
     told = refused(capsys, 1, str(run))
     assert f"{run / CHECKPOINT}" in told or f"{run / BEST}" in told
-    assert f"on the images in '{images}', and this folder is gone; say where the images are now: --path PATH" in told
+    assert f"its images from '{images}', which no longer exists; give the new path: --path PATH" in told
     assert scores(capsys, str(run), "--path", str(tmp_path / "moved"), "--split", "validation")[0]["images"] == 4
 
 
@@ -162,7 +162,7 @@ def test_a_folder_that_has_grown_keeps_what_was_set_aside(
     pictures(images, 20, 21)
     found, told = scores(capsys, run)
     assert {**found, "path": ""} == {**before, "path": ""}
-    assert "since the run began: 32 training images then, 34 now: 2 added (green/20.png, red/20.png)" in told
+    assert "since the run began: 32 training images before, 34 now: 2 added (green/20.png, red/20.png)" in told
 
 
 def test_a_class_that_the_model_does_not_know_is_named(
@@ -170,7 +170,7 @@ def test_a_class_that_the_model_does_not_know_is_named(
 ) -> None:
     pictures(tmp_path, 0, 2, ("green", "blue"))
     told = refused(capsys, 1, str(there / "run"), "--path", str(tmp_path))
-    assert f"'{tmp_path}/blue' is a class that the training images lack; expected green, red" in told
+    assert f"'{tmp_path}/blue' is a class that the training images do not have; expected green, red" in told
 
 
 def test_what_is_left_out_is_said(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,19 +190,19 @@ def test_best_weights_alone_do_not_know_the_place(
     """Who passes on the best weights passes on no names of files and folders."""
     shutil.copy(there / "run" / BEST, tmp_path / BEST)
     assert str(there).encode() not in (tmp_path / BEST).read_bytes()
-    assert "say where it is: --path DIR" in refused(capsys, 1, str(tmp_path / BEST))
+    assert "expected the path of the folder: --path DIR" in refused(capsys, 1, str(tmp_path / BEST))
     assert scores(capsys, str(tmp_path / BEST), "--path", str(there / "images"))[0]["images"] == 40
     parts = load_training(there / "run" / CHECKPOINT)
     images = parts["images"]
     images["test"] = images.pop("validation")  # as older ones have it
     del images["path"]
     save_training(tmp_path / CHECKPOINT, **parts)
-    assert "say where it is: --path DIR" in refused(capsys, 1, str(tmp_path))
+    assert "expected the path of the folder: --path DIR" in refused(capsys, 1, str(tmp_path))
     found, _ = scores(capsys, str(tmp_path), "--path", str(there / "images"), "--split", "validation")
     assert found["images"] == 8
     images["path"] = 3
     save_training(tmp_path / CHECKPOINT, **parts)
-    assert "the place of its images is 3; expected a path" in refused(capsys, 1, str(tmp_path))
+    assert "the path of its images is 3; expected a text" in refused(capsys, 1, str(tmp_path))
 
 
 def test_sets_that_are_no_folder_have_two_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

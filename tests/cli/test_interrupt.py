@@ -68,7 +68,9 @@ def check_words(text: str, out: Path) -> None:
     lines = text.strip().splitlines()
     assert len(lines) == 1, text
     assert re.match(r"minorm( train| demo)?: stopped", lines[0]), text
-    advice = re.search(r"(\S+) holds the end of epoch (\d+); go on with: minorm train --resume --out (\S+)", lines[0])
+    advice = re.search(
+        r"(\S+) holds the state after epoch (\d+); continue with: minorm train --resume --out (\S+)", lines[0]
+    )
     if advice:
         assert (advice[1], advice[3]) == (str(out / CHECKPOINT), str(out))
         assert load_training(out / CHECKPOINT)["epoch"] == int(advice[2])

@@ -69,7 +69,7 @@ def test_it_draws_a_curve_and_suggests(tmp_path: Path, capsys: pytest.CaptureFix
     ("options", "code", "message"),
     [
         (["-o", "curve.txt"], 2, "-o curve.txt: expected a name that ends in .png, .svg or .pdf"),
-        (["--path", "images"], 2, "--path images is for your own images"),
+        (["--path", "images"], 2, "--path images is given, but the digits"),
         (["--steps", "3"], 1, "num_iter=3; expected an int of at least 10"),
         (["--rotate", "200"], 1, "rotate is 200.0; expected degrees from 0 to 180"),
     ],

@@ -43,10 +43,10 @@ def test_a_path_alone_is_a_folder_or_arrays(tmp_path: Path, capsys: pytest.Captu
 
 def test_what_has_no_path_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = failed(capsys, 2, "--data", "digits", "--path", str(tmp_path))
-    assert "is for your own images, and the digits come with scikit-learn" in told
+    assert "is given, but the digits are read from scikit-learn" in told
     (tmp_path / "run.toml").write_text(f'data = "digits"\npath = "{tmp_path}"\n')
-    assert "the digits come with scikit-learn" in failed(capsys, 2, "--config", str(tmp_path / "run.toml"))
-    assert "say where it is: --path DIR" in failed(capsys, 1, "--data", "folder")
+    assert "the digits are read from scikit-learn" in failed(capsys, 2, "--config", str(tmp_path / "run.toml"))
+    assert "expected the path of the folder: --path DIR" in failed(capsys, 1, "--data", "folder")
 
 
 def test_a_run_goes_on_where_it_found_its_pictures(
@@ -60,12 +60,12 @@ def test_a_run_goes_on_where_it_found_its_pictures(
     monkeypatch.chdir("/")
     capsys.readouterr()
     assert cli.main(["train", "--resume", "-o", run]) == 0
-    assert f"minorm: reads the images in {tmp_path / 'images'}, where the run" in capsys.readouterr().err
+    assert f"minorm: reading the images in {tmp_path / 'images'}, the path" in capsys.readouterr().err
     assert cli.main(["doctor", run]) in (0, 1)
-    assert f"minorm: reads the images in {tmp_path / 'images'}, where the run" in capsys.readouterr().err
+    assert f"minorm: reading the images in {tmp_path / 'images'}, the path" in capsys.readouterr().err
     (tmp_path / "images").rename(tmp_path / "moved")
     told = failed(capsys, 1, "--resume", "-o", run)
-    assert f"the images in '{tmp_path / 'images'}', and this folder is gone" in told
+    assert f"its images from '{tmp_path / 'images'}', which no longer exists" in told
     assert cli.main(["train", "--resume", "-o", run, "--path", str(tmp_path / "moved")]) == 0
 
 
@@ -78,13 +78,13 @@ def test_a_folder_that_has_grown_needs_a_word_and_keeps_its_split(
     (images / "red" / min(name for name in before["train"] if "red" in name).split("/")[1]).unlink()
     pictures(images, 20, 30)
     told = failed(capsys, 1, "--resume", "-o", run)
-    assert "32 training images then, 47 now: 16 added (green/2" in told
+    assert "32 training images before, 47 now: 16 added (green/2" in told
     assert ", 1 removed (red/" in told
-    assert "8 validation images then, 12 now: 4 added (" in told
-    assert "To go on with these all the same: --other-images" in told
+    assert "8 validation images before, 12 now: 4 added (" in told
+    assert "To continue with the new images, pass --other-images" in told
     assert files_of(run) == before
     assert cli.main(["train", "--resume", "-o", run, "--other-images"]) == 0
-    assert "since the run began: 32 training images then, 47 now: 16 added (" in capsys.readouterr().out
+    assert "since the run began: 32 training images before, 47 now: 16 added (" in capsys.readouterr().out
     after = files_of(run)
     assert before["validation"] < after["validation"]
     assert len(before["train"] - after["train"]) == 1
@@ -100,7 +100,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     trained(tmp_path / "images", tmp_path / "run")
     told = capsys.readouterr().out
     assert rf"left out of {images}: 1 .heic (red/\x1b[31m.heic), 1 hidden (red/.DS_Store)" in told.replace("\n", "")
-    assert "left out: 2 images in raw/, which is no split with a folder for each class" in told
+    assert "left out: 2 images in raw/, because it is no split with one folder for each class" in told
     assert "\x1b[31m.heic" not in told
 
 

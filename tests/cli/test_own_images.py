@@ -163,7 +163,7 @@ def test_another_folder_is_labelled_by_the_names_of_the_model_s_classes(
     assert alone["accuracy"] > 0.5
     (tmp_path / "images" / "checks").rename(tmp_path / "images" / "boxes")
     text = said(capsys, 1, "evaluate", "--trust", run, "--path", str(tmp_path / "images"))
-    assert "boxes' is a class that the training images lack; expected bars, checks" in text
+    assert "boxes' is a class that the training images do not have; expected bars, checks" in text
 
 
 def test_a_grey_model_is_given_grey_images(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +187,7 @@ def test_a_changed_file_asks_for_one(there: Path, tmp_path: Path, capsys: pytest
         told = said(capsys, 2, *command)
         assert told.count("\n") == 1
         assert f"'build' in '{out}/own.py', SHA-256 " in told
-        assert f"to run it write: minorm {command[0]} --trust {shlex.join(command[1:])}\n" in told
+        assert f"to run it, use: minorm {command[0]} --trust {shlex.join(command[1:])}\n" in told
         assert not (tmp_path / "ran").exists()
     assert cli.main(["predict", str(out), picture, "--model", f"{there}/mine.py:build"]) == 0
 
@@ -209,7 +209,7 @@ def test_without_rich_and_matplotlib_there_are_plain_lines(
     hide(monkeypatch, "rich", "matplotlib")
     assert cli.main([*train(there, "x"), "--epochs", "2", "-o", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("chosen by the images: --")
+    assert lines[1].startswith("chosen to suit the images: --")
     assert lines[2].startswith("epoch 1/2  train loss")
     assert set(os.listdir(tmp_path)) == {CHECKPOINT, BEST, LOG, "report.html", "outcome.json", "mine.py"}
 
@@ -224,7 +224,7 @@ def test_what_is_wrong_is_one_sentence(there: Path, tmp_path: Path, capsys: pyte
     (tmp_path / "one" / "a").mkdir(parents=True)
     assert f"there are no images below '{tmp_path / 'one'}'" in wrong("--path", str(tmp_path / "one"))
     Image.new("RGB", (9, 9)).save(tmp_path / "one" / "a" / "0.png")
-    assert "images of one class alone, 'a'" in wrong("--path", str(tmp_path / "one"))
+    assert "images of only one class, 'a'" in wrong("--path", str(tmp_path / "one"))
     (tmp_path / "one" / "b").mkdir()
     assert "an empty class" in wrong("--path", str(tmp_path / "one"))
     assert "there is no folder" in wrong("--path", "nowhere")
@@ -325,7 +325,7 @@ def test_what_was_chosen_is_said_and_stands_in_the_settings(
     assert cli.main([*words, "-o", str(tmp_path / "a")]) == 0
     line = capsys.readouterr().out.splitlines()[1]
     assert line == (
-        "chosen by the images: --image-size 48 (half of the pictures are at least 60 pixels high and wide), "
+        "chosen to suit the images: --image-size 48 (half of the pictures are at least 60 pixels high and wide), "
         "--crop-scale 0.5 (a part of such an image shows enough), --hflip 0.0 (the pictures are grey), "
         "--batch-size 4 (four batches per epoch), --epochs 100 (600 steps)"
     )
@@ -340,13 +340,15 @@ def test_a_finished_run_goes_on(there: Path, tmp_path: Path, capsys: pytest.Capt
     assert cli.main([*train(there, "x"), "--hflip", "0", "--epochs", "2", "-o", run]) == 0
     resume = ["train", "--resume", "-o", run, "--path", str(there / "images"), "--trust", "--epochs"]
     text = said(capsys, 1, *resume, "2")
-    assert f"epochs is 2; expected more than the 2 that the run of {run}/{CHECKPOINT} has done, to go on" in text
+    assert (
+        f"epochs is 2; expected more than 2, the number of epochs that the run of {run}/{CHECKPOINT} has finished"
+    ) in text
     assert cli.main([*resume, "4"]) == 0
     told = capsys.readouterr().out
-    assert "goes on from epoch 2 to 4; the learning rate is" in told
-    assert "as after 2 epochs of a run of 4 (schedule onecycle)" in told
+    assert "continuing after epoch 2, up to epoch 4; the learning rate is now" in told
+    assert "the value after 2 epochs of the onecycle schedule for 4 epochs" in told
     assert [line.split("  ")[0] for line in told.splitlines() if line.startswith("epoch")] == ["epoch 3/4", "epoch 4/4"]
-    assert "chosen by" not in told
+    assert "chosen to suit" not in told
     settings = Run.settings_of(run)
     assert (settings.epochs, settings.batch_size, settings.crop_padding) == (4, 8, 2)
     assert len((tmp_path / "run" / LOG).read_text().splitlines()) == 5
@@ -358,7 +360,7 @@ def test_a_result_stands_beside_that_of_a_guess(
     there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Three pictures of each class validate, so that a guess is right half the time."""
-    guess = "always guessing the largest class ('bars') would give 50.0 %"
+    guess = "always guessing the largest class ('bars') would have an accuracy of 50.0 %"
     run = tmp_path / "run"
     assert cli.main([*train(there, "x"), "--epochs", "1", "--lr", "1e-9", "-o", str(run)]) == 0
     told = capsys.readouterr().out
@@ -378,11 +380,11 @@ def test_a_result_stands_beside_that_of_a_guess(
 
 def test_a_model_that_only_guesses_is_told_what_to_try() -> None:
     lines = words.compared(0.312, Guess("rose", 0.312))
-    assert lines[0].endswith("would give 31.2 %: the model is no better than guessing")
+    assert lines[0].endswith("would have an accuracy of 31.2 %: the model is no better than guessing")
     assert "--lr" in lines[1]
     assert "--epochs" in lines[1]
     assert words.compared(0.881, Guess("rose", 0.312)) == [
-        "validation accuracy 88.1 %; always guessing the largest class ('rose') would give 31.2 %"
+        "validation accuracy 88.1 %; always guessing the largest class ('rose') would have an accuracy of 31.2 %"
     ]
 
 
@@ -397,7 +399,8 @@ def test_a_run_begins_with_the_weights_of_another(
     told = capsys.readouterr().out
     assert f"begins with 6 tensors of {BEST}\n" in told
     assert (
-        "drawn anew, as the file has another shape: 5.weight (2, 32) there, (3, 32) here, 5.bias (2,) there, (3,) here"
+        "initialized anew, because the file has another shape: 5.weight (2, 32) in the file, (3, 32) in the model, "
+        "5.bias (2,) in the file, (3,) in the model"
     ) in told.replace("\n", "")
     assert f"6 tensors of {BEST}, SHA-256" in (tmp_path / "three/report.html").read_text()
     assert "init: no weight of" in said(
@@ -409,7 +412,7 @@ def test_a_run_begins_with_the_weights_of_another(
     own = [*train(there, "x"), "--init", str(tmp_path / "w.safetensors"), "--epochs", "1", "-o", str(tmp_path / "z")]
     assert cli.main(own) == 0
     told = capsys.readouterr().out
-    assert "of the file, but not of this model: evil\\x1b[2J" in told
+    assert "in the file, but not in this model: evil\\x1b[2J" in told
     assert "\x1b[2J" not in told
 
 
@@ -426,7 +429,7 @@ def test_ctrl_c_ends_a_run_with_threads_at_once(there: Path, tmp_path: Path) -> 
     _, errors = process.communicate(timeout=30)
     assert time.monotonic() - start < 2  # half a second, on a machine that does nothing else
     assert process.returncode == 130
-    assert "go on with: minorm train --resume" in errors
+    assert "continue with: minorm train --resume" in errors
     assert "--num-workers 2" in errors
 
 

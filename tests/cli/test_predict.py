@@ -137,7 +137,7 @@ def test_a_page_keeps_the_least_sure_alone(monkeypatch: pytest.MonkeyPatch) -> N
     text = page.html([])
     assert re.findall(r"<small>(f\d)</small>", text) == ["f5", "f1", "f3"]
     assert "7 pictures, predicted by m" in text
-    assert "Shown are 3; --csv has all" in text
+    assert "This page shows 3; --csv writes all" in text
 
 
 def test_a_thumbnail_is_the_mean_of_blocks() -> None:
@@ -245,7 +245,7 @@ def test_what_does_not_fit_is_named(there: Path, tmp_path: Path, capsys: Capture
     run, picture = str(there / "run"), str(there / "images/red/00.png")
     before = Path(picture).read_bytes()
     assert (
-        "expected a name that ends in .csv; to print, put --csv last"
+        "expected a name that ends in .csv; to print the CSV, make --csv the last argument"
         in said(capsys, 2, run, picture, "--csv", picture)[1]
     )
     assert "expected a name that ends in .html" in said(capsys, 2, run, picture, "--html", picture)[1]

@@ -183,7 +183,7 @@ def test_a_file_that_fixes_its_batch_gets_batches_of_that_length(
     assert found["onnxruntime"]["same_class_exact"] == found["images"]
     if length == 5:
         assert cli.main(["quantize", *words, "4"]) == 1
-        assert "takes 5 images at a time; expected at least as many, but there are 4" in capsys.readouterr().err
+        assert "takes batches of 5 images, but there are only 4 images; expected at least 5" in capsys.readouterr().err
 
 
 def test_json_has_no_infinity(arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,14 +56,16 @@ def test_a_fold_validates_what_the_others_train_on(run: Path, capsys: pytest.Cap
     assert scores["images"] == 360
     assert scores["accuracy"] == pytest.approx(load_training(str(run / CHECKPOINT))["history"][0]["val_accuracy"])
     assert cli.main(["train", "--resume", "--epochs", "2", "-o", str(run), "--fold", "3/5"]) == 1
-    assert "has fold='2/5', --resume goes on with that; got '3/5'" in capsys.readouterr().err
+    assert "fold is '3/5'; expected '2/5', as in the run in" in capsys.readouterr().err
 
 
 def test_a_fold_says_how_to_run_all(tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "--data", "digits", "--epochs", "1", "--fold", "1/3"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "validates on fold 1 of 3; for all of them: for i in $(seq 3); do minorm train ... --fold $i/3; done" in said
+    assert (
+        "validation is on fold 1 of 3; for all folds: for i in $(seq 3); do minorm train ... --fold $i/3; done" in said
+    )
     assert (tmp_path / "runs" / "digits-digits-fold1of3" / CHECKPOINT).exists()
     assert cli.main(["train", "--data", "digits", "--fold", "4/3"]) in (1, 2)
     assert "fold is '4/3'; expected" in capsys.readouterr().err
@@ -88,7 +90,7 @@ def test_tta_is_the_mean_over_views(run: Path, tmp_path: Path, capsys: pytest.Ca
     expected = evaluate(TTA(source.model, "hflip,crops"), loader, mn.nn.CrossEntropyLoss())
     assert scores["accuracy"] == expected.accuracy
     assert cli.main(["evaluate", str(run), "--tta", "sideways"]) == 2
-    assert "--tta: views is 'sideways'; expected hflip, vflip" in capsys.readouterr().err
+    assert "--tta: views is 'sideways'; expected one or more of hflip, vflip" in capsys.readouterr().err
 
 
 def predicted(run: Path, pictures: list[str], capsys: pytest.CaptureFixture[str], *options: str) -> Any:

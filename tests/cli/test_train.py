@@ -103,12 +103,10 @@ def test_errors_say_what_to_do(mnist: str, tmp_path: Path, capsys: pytest.Captur
     assert "--resume needs --out" in message("--resume")
     assert CHECKPOINT in message("--resume", "--out", out)
     assert train("--epochs", "1", "--out", out) == 0
-    assert "holds a run already" in message("--epochs", "1", "--out", out)
+    assert "already holds a run" in message("--epochs", "1", "--out", out)
     text = message("--resume", "--out", out, "--lr", "0.5")
-    assert "has lr=0.05, --resume goes on with that; got 0.5" in text
-    assert "goes on with that; got '0' by --pixel-range 255" in message(
-        "--resume", "--out", out, "--pixel-range", "255"
-    )
+    assert "lr is 0.5; expected 0.05, as in the run in" in text
+    assert "is '0' by --pixel-range 255; expected" in message("--resume", "--out", out, "--pixel-range", "255")
 
 
 def test_a_best_file_without_its_checkpoint_is_neither_lost_nor_kept_quiet(
@@ -129,7 +127,7 @@ def test_a_best_file_without_its_checkpoint_is_neither_lost_nor_kept_quiet(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Run, "fit", cut)
-    for left, said in ((False, "stopped; nothing was written yet"), (True, f"{BEST} is there, but no")):
+    for left, said in ((False, "stopped; nothing was written yet"), (True, f"{BEST} exists, but there is no")):
         out = tmp_path / str(left)
         assert train("--out", str(out)) == 130
         assert said in capsys.readouterr().err
@@ -144,13 +142,13 @@ def test_two_runs_in_one_folder_are_one_too_many(tmp_path: Path, capsys: pytest.
             for words in (["--resume"], ["--epochs", "1"]):
                 assert train(*words, "--out", str(out)) == 1
                 said = capsys.readouterr().err
-                assert said.endswith(f"another run is training in {out}; wait for its end, or choose another "
+                assert said.endswith(f"another run is training in {out}; wait until that run ends, or choose another "
                                      "--out\n")  # fmt: skip
         finally:
             process.kill()
     before = Run.resume(str(out)).epoch
     assert train("--epochs", "1", "--out", str(out)) == 1
-    assert "holds a run already" in capsys.readouterr().err, "a killed process locks nothing"
+    assert "already holds a run" in capsys.readouterr().err, "a killed process locks nothing"
     assert Run.resume(str(out)).epoch == before
 
 
@@ -164,10 +162,15 @@ def test_other_images_are_named_and_taken_where_asked(tmp_path: Path, capsys: py
     out, words = str(tmp_path / "run"), ["--data", "numpy", "--model", "digits", "--batch-size", "16", "--epochs", "2"]
     assert train(*words, "--path", f"{tmp_path}/a.npz", "--out", out) == 0
     resume = ["--resume", "--out", out, "--path"]
-    for name, said in (("b", "some of the 64 training images are others"), ("c", "64 training images then, 96 now")):
+    for name, said in (
+        ("b", "some of the 64 training images have changed"),
+        ("c", "64 training images before, 96 now"),
+    ):
         assert train(*resume, f"{tmp_path}/{name}.npz") == 1
         told = capsys.readouterr().err
-        assert f"{said}; some of the 16 validation images are others. To go on with these all the same: --other" in told
+        assert (
+            f"{said}; some of the 16 validation images have changed. To continue with the new images, pass --other"
+        ) in told
     assert train(*resume, f"{tmp_path}/a.npz") == 0
     assert train(*resume, f"{tmp_path}/c.npz", "--other-images") == 0
 
@@ -198,7 +201,7 @@ def test_ctrl_c_ends_within_half_a_second_and_the_run_goes_on_to_the_same_bits(t
         _, error = process.communicate(timeout=30)
         seconds.append(time.perf_counter() - start)
         assert process.returncode == 130
-        assert "holds the end of epoch" in error
+        assert "holds the state after epoch" in error
         assert f"minorm train --resume --out {out}" in error
         assert "Traceback" not in error
         run = Run.resume(str(out))

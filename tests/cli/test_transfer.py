@@ -78,9 +78,9 @@ def test_what_is_said_at_the_beginning(root: Path, capsys: pytest.CaptureFixture
     train(root, "said", "--init", str(root / "net.onnx"), "--freeze", "1", "--layer-decay", "0.5", epochs=2)
     said = capsys.readouterr().out
     for line in """
-the head '11', a Gemm of 32 numbers for 6 classes, is drawn anew
+the head '11', a Gemm of 32 numbers for 6 classes, is initialized anew
 takes pictures of 3 x 16 x 16 (the size of the file), scaled by mean 0.485,0.456,0.406 and std 0.229,0.224,0.225
-freeze 1: the head alone is trained for 1 of 2 epochs, then all is trained and the learning rate begins anew
+freeze 1: only the head is trained for 1 of 2 epochs; then all layers are trained, and the learning rate begins anew
 layer-decay 0.5: the largest learning rate is 0.05 for the head, and 0.00625 for the first layers, in 4 groups
 """.strip().splitlines():
         assert line in said.replace("\n", " "), line
@@ -131,7 +131,7 @@ def test_a_copy_that_is_not_the_one_is_not_read(
     elif damage == "link":
         copy.symlink_to(root / "net.onnx")
     assert cli.main(["predict", str(folder), "x.png"]) == 1
-    said = {"missing": "is not in its folder; put it there, or name it: --model FILE.onnx",
+    said = {"missing": "is not in the same folder; put the graph there, or give its path: --model FILE.onnx",
             "other": "its SHA-256 is", "link": "is a link; expected a regular file"}  # fmt: skip
     assert said[damage] in capsys.readouterr().err
     picture = str(next((root / "few/val/flat").iterdir()))
@@ -143,7 +143,7 @@ def test_a_run_says_its_own_model_and_code_runs_with_consent_alone(
 ) -> None:
     line = ["train", "--path", str(root / "few"), "--init", str(root / "known"), "--epochs", "1", "-o"]
     assert cli.main([*line, str(tmp_path / "no")]) == 2
-    assert "built by code in its folder, and nothing was run" in capsys.readouterr().err
+    assert "built by code in the same folder" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
     assert cli.main([*line, str(tmp_path / "yes"), "--trust"]) == 0
     found = load_training(str(tmp_path / "yes" / CHECKPOINT))

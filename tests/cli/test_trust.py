@@ -74,16 +74,18 @@ def test_every_command_says_what_it_would_run_and_the_line_to_write(
         capsys.readouterr()
         assert cli.main(words) == 2, words
         told = capsys.readouterr().err
-        assert f"nothing was run: 'build' in '{there}/run/mine.py', SHA-256 {digest}; look at it" in told
+        assert f"in the same folder: 'build' in '{there}/run/mine.py', SHA-256 {digest}. No code was run." in told
         line = shlex.join(["minorm", words[0], "--trust", *words[1:]])
-        assert told.endswith(f"to run it write: {line}\n")
+        assert told.endswith(f"to run it, use: {line}\n")
         assert not (there / "ran").exists()
     for words in commands(there / "run", tmp_path)[:2]:
         assert cli.main([words[0], "--trust", *words[1:]]) in (0, 1)
-        assert f"minorm {words[0]}: runs 'build' in '{there}/run/mine.py', SHA-256 {digest}" in capsys.readouterr().err
+        assert (
+            f"minorm {words[0]}: running 'build' in '{there}/run/mine.py', SHA-256 {digest}" in capsys.readouterr().err
+        )
     assert (there / "ran").read_text() == "xx"
     assert cli.main(["train", "--trust", "--resume", "-o", str(there / "run")]) == 0
-    assert "runs 'build' in" in capsys.readouterr().err
+    assert "running 'build' in" in capsys.readouterr().err
 
 
 def test_without_the_copy_a_file_of_the_users_is_asked_for(
@@ -96,8 +98,8 @@ def test_without_the_copy_a_file_of_the_users_is_asked_for(
         assert cli.main([words[0], "--trust", *words[1:]]) == 2, words
         told = capsys.readouterr().err
         line = shlex.join(["minorm", words[0], "--model", "FILE.py:build", "--trust", *words[1:]])
-        assert "is built by code that is not in its folder, and nothing was run" in told
-        assert told.endswith(f"with a file of yours write: {line}\n")
+        assert "is built by code that is not in the same folder; no code was run" in told
+        assert told.endswith(f"with a file of yours, use: {line}\n")
     assert not (there / "ran").exists()
     words = ["evaluate", str(tmp_path), "--data", "digits", "--json"]
     assert cli.main([*words, "--model", f"{there}/mine.py:build"]) == 0
@@ -114,7 +116,7 @@ def test_another_file_does_not_resume(there: Path, tmp_path: Path, capsys: pytes
     assert cli.main([*words, f"{there}/mine.py:other"]) == 1
     assert "model is 'mine.py:other'; expected the function 'build'" in capsys.readouterr().err
     assert cli.main([*words, "lenet"]) == 1
-    assert "has model='mine.py:build', --resume goes on with that; got 'lenet'" in capsys.readouterr().err
+    assert "model is 'lenet'; expected 'mine.py:build', as in the run in" in capsys.readouterr().err
     assert not (there / "ran").exists()
     assert cli.main([*words, f"{there}/mine.py:build"]) == 0
 

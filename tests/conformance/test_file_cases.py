@@ -99,7 +99,7 @@ def test_what_stands_in_a_branch_is_named_and_not_judged(tmp_path: Path) -> None
     weights = {"s": SCALE, "b": BIAS, "zero": np.zeros((), np.float32)}
     found = file_cases.read(save(tmp_path / "m.onnx", nodes, weights=weights))
     assert [case.name for case in found.cases] == ["outside"]
-    assert found.left_out == {"If_3/then_branch/inside": "it stands in a branch or a loop"}
+    assert found.left_out == {"If_3/then_branch/inside": "the node is inside a branch or a loop"}
 
 
 def test_a_node_that_makes_no_sense_is_named_and_not_judged(tmp_path: Path) -> None:
@@ -119,11 +119,11 @@ def test_a_node_that_makes_no_sense_is_named_and_not_judged(tmp_path: Path) -> N
     assert list(found.left_out) == [
         "no scale", "an array", "no output", "no groups", "five groups", "no such type", "no attribute"
     ]  # fmt: skip
-    assert found.left_out["no scale"] == "it lacks an input that it needs"
-    assert found.left_out["an array"] == "its attribute 'more' is or holds ndarray; expected numbers or texts"
-    assert found.left_out["no output"] == "it has no output"
-    assert found.left_out["no attribute"] == "it lacks the attribute 'num_groups'"
-    assert found.left_out["no groups"].startswith("the formula has no result for it: ")
+    assert found.left_out["no scale"] == "the node lacks a required input"
+    assert found.left_out["an array"] == "the node's attribute 'more' is or contains ndarray; expected numbers or texts"
+    assert found.left_out["no output"] == "the node has no output"
+    assert found.left_out["no attribute"] == "the node lacks the attribute 'num_groups'"
+    assert found.left_out["no groups"].startswith("the formula has no result for this node: ")
 
 
 def test_a_file_without_normalizations(tmp_path: Path) -> None:

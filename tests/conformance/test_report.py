@@ -65,7 +65,9 @@ def test_versions_are_those_installed() -> None:
 
 def test_a_files_nodes_are_judged_under_their_names(planted: Any, places: dict[str, int]) -> None:
     names = ("training, float32", "inference, float32")
-    found = FileCases([all_cases()[places[name]] for name in names], [14, 15], {"deep/norm": "it stands in a branch"})
+    found = FileCases(
+        [all_cases()[places[name]] for name in names], [14, 15], {"deep/norm": "the node is inside a branch"}
+    )
     report = conform_file(found, known={"minorm": RUNTIMES["minorm"], "planted": planted})
     assert [(c.runtime, c.case, c.opset, c.verdict) for c in report.cells] == [
         ("minorm", names[0], 14, "right"),
@@ -75,7 +77,7 @@ def test_a_files_nodes_are_judged_under_their_names(planted: Any, places: dict[s
     ]
     plain = json.loads(json.dumps(report.plain()))
     assert set(plain) == {"versions", "cells", "left_out"}
-    assert plain["left_out"] == {"deep/norm": "it stands in a branch"}
+    assert plain["left_out"] == {"deep/norm": "the node is inside a branch"}
     assert report.is_well
 
 

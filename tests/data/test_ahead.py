@@ -131,7 +131,7 @@ def test_a_broken_picture_in_a_thread_is_named(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "0.png").write_bytes(b"no picture")
-    with pytest.raises(BrokenImage, match=r"0\.png' is no picture"):
+    with pytest.raises(BrokenImage, match=r"0\.png' is no readable picture"):
         list(DataLoader(ImageFolder(tmp_path, 8), 1, num_workers=2))
 
 
@@ -150,7 +150,7 @@ def test_the_other_arguments_of_workers() -> None:
         def __getitem__(self, i: int) -> Any:
             time.sleep(2)
 
-    with pytest.raises(RuntimeError, match=r"no batch came within timeout=0\.1 seconds"):
+    with pytest.raises(RuntimeError, match=r"no batch arrived within timeout=0\.1 seconds"):
         list(DataLoader(Slow(), 1, num_workers=1, timeout=0.1))
     for wrong in ({"num_workers": -1}, {"num_workers": 1.5}, {"num_workers": 1, "prefetch_factor": 0}):
         with pytest.raises(ValueError, match=list(wrong)[-1]):
@@ -245,7 +245,7 @@ def test_threads_that_the_system_refuses(monkeypatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", refusing)
     loader = DataLoader(ArrayDataset(np.arange(6)), num_workers=5)
-    with pytest.raises(RuntimeError, match=r"num_workers=5, and the system could start 2 threads: can't start"):
+    with pytest.raises(RuntimeError, match=r"num_workers=5, but the system could start only 2 threads: can't start"):
         next(iter(loader))
     wait_for(lambda: workers() <= before)
 

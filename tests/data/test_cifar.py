@@ -46,7 +46,8 @@ def test_the_pickle_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / place).mkdir(exist_ok=True)
     (tmp_path / place / "data_batch_1").write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
     with pytest.raises(
-        ValueError, match=r"load_cifar10: .* holds the version for Python: pickles.*Put the binary version there"
+        ValueError,
+        match=r"load_cifar10: .* holds the Python version of CIFAR-10\. .* are pickles.*put the binary version there",
     ):
         load_cifar10(tmp_path)
 
@@ -78,7 +79,7 @@ def test_a_file_of_another_size(tmp_path: Path, size: int) -> None:
     with open(tmp_path / TRAIN[1], "wb") as file:
         file.truncate(size)
     with pytest.raises(
-        ValueError, match=rf"data_batch_2.bin has {size} bytes; expected 3073 an image and at most 10000"
+        ValueError, match=rf"data_batch_2.bin has {size} bytes; expected 3073 bytes per image, and at most 10000"
     ):
         load_cifar10(tmp_path)
 

@@ -126,7 +126,7 @@ def test_the_forms_of_a_batch() -> None:
 SHAPE, TYPE, KEYS = (
     f"within one batch; expected the same {what} in every sample" for what in ("shape", "type", "keys")
 )
-ANYTHING = "expected an array, a Tensor, a number, a text, or a dict, a tuple or a list of them"
+ANYTHING = "expected an array, a Tensor, a number, a text, or a dict, a tuple or a list with such elements"
 WRONG: list[tuple[list[Any], type[Exception], str]] = [
     (
         [{"image": np.ones((3, 8, 8))}, {"image": np.ones((3, 9, 8))}],

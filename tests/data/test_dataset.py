@@ -69,7 +69,7 @@ def test_tensors_lists_and_big_endian_arrays_do() -> None:
 @pytest.mark.parametrize("arrays", [(), (np.zeros(3), np.zeros(4)), (np.array(3),), (np.zeros(0), np.array(0))])
 def test_arrays_of_different_lengths(arrays: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"ArrayDataset: the arrays have shapes .*expected at least one array and the same"
+        ValueError, match=r"ArrayDataset: the arrays have shapes .*expected at least one array, and the same"
     ):
         ArrayDataset(*arrays)
 
@@ -95,7 +95,9 @@ def test_a_subset_reads_like_its_dataset() -> None:
 
 @pytest.mark.parametrize("indices", [[7], [-1], [0, 99]])
 def test_a_subset_of_samples_that_are_not_there(indices: list[int]) -> None:
-    with pytest.raises(IndexError, match=r"Subset: indices lie between .* expected 0 to 6, the dataset has 7 samples"):
+    with pytest.raises(
+        IndexError, match=r"Subset: indices lie between .* expected 0 to 6, because the dataset has 7 samples"
+    ):
         Subset(ArrayDataset(LABELS), indices)
 
 

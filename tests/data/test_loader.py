@@ -231,7 +231,7 @@ def test_each_batch_and_epoch_is_transformed_anew() -> None:
         ({"seed": -1}, ValueError, r"DataLoader: seed=-1; expected a non-negative int"),
         ({"seed": "a"}, ValueError, r"seed='a'"),
         ({"seed": 1, "generator": np.random.default_rng(0)}, ValueError, r"got both seed and generator"),
-        ({"transform": 3}, TypeError, r"transform is int; expected transform\(images, generator\)"),
+        ({"transform": 3}, TypeError, r"transform is int; expected a function transform\(images, generator\)"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -310,7 +310,9 @@ def test_ranks_draw_transforms_of_their_own_and_one_rank_those_of_today() -> Non
 
 
 def test_a_shard_needs_a_seed_where_chance_decides() -> None:
-    with pytest.raises(ValueError, match=r"shard=\(0, 2\) with shuffle=True and seed=None: each rank would"):
+    with pytest.raises(
+        ValueError, match=r"shard=\(0, 2\) with shuffle=True and seed=None; expected a seed, because each rank would"
+    ):
         DataLoader(numbers(4), 2, shuffle=True, shard=(0, 2))
     with pytest.raises(ValueError, match=r"with a transform and seed=None"):
         DataLoader(numbers(4), 2, transform=Normalize(0, 1), shard=(1, 2))

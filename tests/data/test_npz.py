@@ -68,7 +68,7 @@ def test_layouts_and_types(tmp_path: Path, shape: tuple[int, ...], read: tuple[i
         ({"y_train": np.zeros(5, int)}, r"y_train is int64 of shape \(5,\); expected 6 integers"),
         ({"y_train": np.zeros(6)}, "y_train is float64"),
         ({"y_train": np.array([0, 1, -1, 0, 0, 0])}, "with -1 in it"),
-        ({"y_train": np.zeros(6, int), "y_test": np.zeros(2, int)}, "label 0 alone"),
+        ({"y_train": np.zeros(6, int), "y_test": np.zeros(2, int)}, "only the label 0"),
         ({"y_test": np.array([0, 3])}, "y_test has the label 3; expected at most 2"),
         ({"x_test": np.array([{}, {}], object)}, "x_test cannot be read"),
     ],
@@ -83,7 +83,7 @@ def test_what_is_wrong_with_an_array_is_said(tmp_path: Path, changed: dict[str, 
 def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no\.npz"):
         load_npz(tmp_path / "no.npz")
-    with pytest.raises(ValueError, match="no y_train, x_test, y_test; it has x_train"):
+    with pytest.raises(ValueError, match="no y_train, x_test, y_test; the file has x_train"):
         load_npz(saved(tmp_path, x_train=np.zeros(3)))
     for name, contents in (("empty", b""), ("text", b"words"), ("pickle", pickle.dumps([1])), ("zip", b"PK\3\4cut")):
         (tmp_path / name).write_bytes(contents)
@@ -113,7 +113,10 @@ def test_a_limit_counts_what_the_arrays_become(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"y_train": np.array([0, 1, 2, 0, 1, 10**6])}, "y_train has the label 1000000; expected less than 100000"),
-        ({"x_train": np.full((6, 8, 8), 1e300)}, "x_train holds numbers from 1e.300 to 1e.300; expected what float32"),
+        (
+            {"x_train": np.full((6, 8, 8), 1e300)},
+            "x_train holds numbers from 1e.300 to 1e.300; expected numbers that float32",
+        ),
         ({"x_train": np.zeros((6, 8, 8), np.complex64)}, "x_train cannot be read: it holds complex64"),
     ],
 )
@@ -175,7 +178,7 @@ def test_all_arrays_by_name_as_they_are(tmp_path: Path) -> None:
         assert found[name].dtype == array.dtype
         assert np.array_equal(found[name], array)
     with pytest.raises(
-        ValueError, match=r"load: .*set\.npz: its arrays together take 104 bytes, more than max_bytes=10"
+        ValueError, match=r"load: .*set\.npz: the arrays together take 104 bytes, more than max_bytes=10"
     ):
         read_arrays(path, max_bytes=10)
     Path(path).write_bytes(Path(path).read_bytes()[:-30])

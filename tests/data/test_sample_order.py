@@ -64,13 +64,13 @@ def test_batches_are_pytorchs(options: dict[str, Any]) -> None:
 
 CLASHES: list[tuple[dict[str, Any], str]] = [
     ({"sampler": [0], "shuffle": True}, r"got both sampler and shuffle=True"),
-    ({"batch_sampler": [[0]], "batch_size": 2}, r"got both batch_sampler and batch_size; expected batch_sampler alone"),
+    ({"batch_sampler": [[0]], "batch_size": 2}, r"got both batch_sampler and batch_size; expected only batch_sampler"),
     ({"batch_sampler": [[0]], "shuffle": True, "drop_last": True}, r"got both batch_sampler and shuffle, drop_last"),
     ({"batch_sampler": [[0]], "sampler": [0]}, r"got both batch_sampler and sampler"),
     ({"batch_size": None, "drop_last": True}, r"batch_size=None with drop_last=True"),
     ({"num_workers": -1}, r"num_workers=-1; expected a number of at least 0"),
     ({"timeout": -1}, r"timeout=-1; expected a number of at least 0"),
-    ({"prefetch_factor": 2}, r"prefetch_factor is for workers, and num_workers is 0"),
+    ({"prefetch_factor": 2}, r"prefetch_factor is for workers, but num_workers is 0"),
     ({"persistent_workers": True}, r"persistent_workers is for workers"),
     ({"multiprocessing_context": "spawn"}, r"multiprocessing_context is for workers"),
 ]
@@ -128,7 +128,9 @@ def test_an_iterable_dataset() -> None:
     doubled = DataLoader(Stream(), 5, transform=lambda images, generator: images * 2)
     assert next(iter(doubled))[0].tolist() == [[2.0 * i] * 2 for i in range(5)]
     for options in ({"shuffle": True}, {"sampler": [0]}, {"batch_sampler": [[0]]}):
-        with pytest.raises(ValueError, match=r"dataset is an IterableDataset, whose samples come in its own order"):
+        with pytest.raises(
+            ValueError, match=r"dataset is an IterableDataset, which determines the order of its samples"
+        ):
             DataLoader(Stream(), **options)
     with pytest.raises(TypeError, match="has no len"):
         len(DataLoader(Stream(), 2))

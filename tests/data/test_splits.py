@@ -47,9 +47,11 @@ def test_folders_train_and_val_are_the_split(tmp_path: Path) -> None:
     assert (len(train), len(val)) == (9, 2)
     assert val[:][1].tolist() == [2, 2] == [train.dataset.classes.index("stripes")] * 2
     assert train.dataset.notes == []
-    assert val.dataset.notes == ["no image of 'disc', 'squares' in val/"]
+    assert val.dataset.notes == ["val/ has no image of 'disc', 'squares'"]
     folder_of(tmp_path / "val", ("zebras",), 1)
-    with pytest.raises(ValueError, match=r"val/zebras' is a class that the training images lack; expected disc, squa"):
+    with pytest.raises(
+        ValueError, match=r"val/zebras' is a class that the training images do not have; expected disc, squa"
+    ):
         load_folder(str(tmp_path), 8)
 
 
@@ -66,7 +68,7 @@ def test_splits_in_any_combination(tmp_path: Path, val: str | None, test: str | 
     assert validation.dataset.root == str(tmp_path / (val or "train"))
     assert not {*files(train)} & {*files(validation)} or val
     assert train.dataset.notes == (
-        [f"{test}/ is not looked at; minorm evaluate RUN --split test scores it"] if test else []
+        [f"{test}/ is not read; minorm evaluate RUN --split test scores its images"] if test else []
     )
     whole = load_part(tmp_path, "all")
     assert len(whole) == 10 + 6 * (val is not None) + 6 * (test is not None)
@@ -86,14 +88,14 @@ def test_splits_in_any_combination(tmp_path: Path, val: str | None, test: str | 
     [
         (
             ("train", "val", "valid"),
-            "has 'val' and 'valid', which both are the validation images; expected one of them",
+            "has 'val' and 'valid', and both names stand for the validation images; expected one of these folders",
         ),
-        (("train", "Train"), "has 'Train' and 'train', which both are the train images"),
+        (("train", "Train"), "has 'Train' and 'train', and both names stand for the train images"),
         (
             ("val", "test"),
-            "has 'test', 'val' and no train; expected a folder train beside it, with one folder for each class",
+            "has 'test', 'val' but no train; expected a folder train in the same place, with one folder for each class",
         ),
-        (("valid",), "has 'valid' and no train"),
+        (("valid",), "has 'valid' but no train"),
     ],
 )
 def test_splits_that_are_no_split_are_refused(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
@@ -107,7 +109,7 @@ def test_a_folder_around_the_classes_is_named(tmp_path: Path) -> None:
     """As an archive that was unpacked has it."""
     empty(tmp_path / "dataset" / "train", *TWO)
     empty(tmp_path / "dataset" / "test", *TWO)
-    with pytest.raises(ValueError, match=r"one class alone, 'dataset'; .*, as '.*/dataset' has: 'test', 'train'"):
+    with pytest.raises(ValueError, match=r"only one class, 'dataset'; .*, as '.*/dataset' has: 'test', 'train'"):
         load_folder(tmp_path)
     assert load_folder(tmp_path / "dataset")[0].dataset.classes == [*TWO]
 
@@ -125,9 +127,10 @@ def test_beside_classes_they_are_classes(tmp_path: Path) -> None:
     (tmp_path / "notes").rmdir()
     train, _ = load_folder(tmp_path)
     assert train.dataset.classes == ["cat", "test", "train"]
-    assert train.dataset.notes == [
-        "'test', 'train' are classes, as 'cat' beside; for splits put all classes into train/ and val/"
-    ]
+    (note,) = train.dataset.notes
+    assert note.startswith(
+        "'test', 'train' are classes, because 'cat' is in the same folder; for splits put all classes"
+    )
 
 
 def test_classes_of_a_model_are_classes(tmp_path: Path) -> None:
@@ -143,16 +146,15 @@ def test_what_lies_beside_splits_is_counted(tmp_path: Path) -> None:
     train, val = load_folder(tmp_path)
     assert (len(train), len(val)) == (8, 2)
     assert train.dataset.notes == [
-        f"left out: 7 images in {name}/, which is no split with a folder for each class" for name in ("raw", "test")
+        f"left out: 7 images in {name}/, because it is no split with one folder for each class"
+        for name in ("raw", "test")
     ]
 
 
 def test_classes_beside_a_split_without_train_are_refused(tmp_path: Path) -> None:
     empty(tmp_path, *TWO)
     empty(tmp_path / "test", *TWO)
-    with pytest.raises(
-        ValueError, match="has 'test', which holds folders as a split does, and also 'cat', 'dog'; expected"
-    ):
+    with pytest.raises(ValueError, match="has 'test', which has the form of a split, and also 'cat', 'dog'; expected"):
         load_folder(tmp_path)
 
 

@@ -20,12 +20,12 @@ from minorm.devices import driver
             r"no NVIDIA driver was found .* cupy-cuda12x\[ctk\] or cupy-cuda13x\[ctk\]",
         ),
         (None, None, 12090, "no NVIDIA driver was found"),
-        (12080, "No module named 'cupy'", 0, r"CUDA 12.8: pip install 'cupy-cuda12x\[ctk\]>=14.2'"),
-        (13000, "No module named 'cupy'", 0, r"CUDA 13.0: pip install 'cupy-cuda13x\[ctk\]>=14.2'"),
+        (12080, "No module named 'cupy'", 0, r"CUDA 12.8, so run: pip install 'cupy-cuda12x\[ctk\]>=14.2'"),
+        (13000, "No module named 'cupy'", 0, r"CUDA 13.0, so run: pip install 'cupy-cuda13x\[ctk\]>=14.2'"),
         (14020, "No module named 'cupy'", 0, r"pip install 'cupy-cuda13x\[ctk\]>=14.2'"),
         (11080, "No module named 'cupy'", 0, "is for CUDA 11.8; expected 12.0 or newer; update the driver"),
         (12040, None, 13000, r"pip uninstall cupy-cuda13x, then pip install 'cupy-cuda12x\[ctk\]>=14.2'"),
-        (12080, None, 12090, "shows no GPU; nvidia-smi should list one"),
+        (12080, None, 12090, "shows no GPU; check that nvidia-smi lists a GPU"),
     ],
 )
 def test_advice(found: int | None, missing: str | None, runtime: int, expected: str) -> None:

@@ -147,16 +147,24 @@ def test_nothing_that_speaks_for_a_class_is_zeros() -> None:
         (
             {"layer": "no"},
             ValueError,
-            "layer='no' is no layer of the model that runs; expected one of 'first', 'second'",
+            "layer='no' is not a layer of the model, or the model does not run it; expected one of 'first', 'second'",
         ),
-        ({"layer": nn.ReLU()}, ValueError, "layer=ReLU is no layer of the model"),
-        ({"layer": ""}, ValueError, r"layer='' makes \(1, 3\); expected N x C x height x width"),
+        ({"layer": nn.ReLU()}, ValueError, "layer=ReLU is not a layer of the model"),
+        ({"layer": ""}, ValueError, r"the output of layer='' is \(1, 3\); expected shape N x C x height x width"),
         ({"layer": "unused"}, ValueError, "no score has a gradient for layer='unused'"),
         ({"target": 3}, ValueError, "target=3; expected an int, or 1 of them, from 0 to 2"),
         ({"target": [0, 1]}, ValueError, r"target=\[0, 1\]; expected an int, or 1 of them"),
         ({"target": 0.5}, ValueError, "target=0.5; expected an int"),
-        ({"model": nn.Linear(8, 2)}, ValueError, r"the model makes \(1, 1, 8, 2\) of 1 images; expected N x classes"),
-        ({"model": nn.Flatten()}, ValueError, "makes no feature maps N x C x height x width; expected a convolution"),
+        (
+            {"model": nn.Linear(8, 2)},
+            ValueError,
+            r"for 1 images the model's output is \(1, 1, 8, 2\); expected shape N x classes",
+        ),
+        (
+            {"model": nn.Flatten()},
+            ValueError,
+            "the model has no feature maps N x C x height x width; expected a convolution",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(arguments: Any, error: type[Exception], words: str) -> None:

@@ -152,7 +152,7 @@ def test_statistics_that_are_given_take_one_phase_forward() -> None:
 
 def test_copies_are_told() -> None:
     odd = mn.explain(F.normalization, (6, 7, 8, 9, 4), axes=(0, 2, 4))
-    assert odd.copied == "its own order takes more loops than a kernel has"
+    assert odd.copied == "the memory order of x needs more loops than a kernel has"
     wide = mn.explain(F.normalization, (6, 7, 8, 9), compute_dtype="float64")
     assert wide.copied is None
     assert wide.computed == np.float64

@@ -56,7 +56,7 @@ def test_the_inputs_first(training: bool, changes: dict[Any, float], found: str)
         x[place] = value
     text = message(model, x, y, training=training)
     assert text.startswith("the loss is ")
-    assert f"after 4 images of this epoch; the inputs of this batch hold {found}; look at the data" in text
+    assert f"after 4 images of this epoch; the inputs of this batch hold {found}; check the data" in text
     assert "learning rate" not in text
 
 
@@ -66,8 +66,8 @@ def test_then_the_targets() -> None:
     model = network()
     model[1].weight.array[0, 0] = np.nan
     assert message(model, images(), y) == (
-        "the loss is nan after 0 images of this epoch; the targets of this batch hold 1 NaN, the first at [2, 1]; look "
-        "at the data and at what transforms them"
+        "the loss is nan after 0 images of this epoch; the targets of this batch hold 1 NaN, the first at [2, 1]; "
+        "check the data and their transforms"
     )
 
 
@@ -75,7 +75,7 @@ def test_then_the_targets() -> None:
 def test_a_batch_that_is_ignored_as_a_whole(ignore_index: int) -> None:
     loss_function = nn.CrossEntropyLoss(ignore_index=ignore_index)
     text = message(network(), images(), np.full(8, ignore_index), loss_function)
-    assert f"every target of this batch is ignore_index={ignore_index}: the mean over no target is nan" in text
+    assert f"every target of this batch is ignore_index={ignore_index}, so the loss is a mean over nothing" in text
     assert "learning rate" not in text
     text = message(network(), images(), np.full(8, -100), mn.functional.cross_entropy)
     assert "every target of this batch is ignore_index=-100" in text
@@ -87,7 +87,7 @@ def test_then_the_parameters() -> None:
     model[3].bias.array[:] = np.inf
     assert message(model, images(), values()) == (
         "the loss is nan after 0 images of this epoch; the data are finite, but the parameter '1.weight' holds 1 NaN, "
-        f"the first at [2, 3], the first of 2 such: an earlier step ruined it; {CURE}"
+        f"the first at [2, 3], the first of 2 such, so an earlier step went wrong; {CURE}"
     )
 
 
@@ -95,7 +95,9 @@ def test_then_the_buffers_in_evaluation() -> None:
     model = network()
     model[2].running_mean.array[1] = np.nan
     text = message(model, images(), values(), training=False)
-    assert "the data are finite, but the buffer '2.running_mean' holds 1 NaN, the first at [1]: an earlier step" in text
+    assert (
+        "the data are finite, but the buffer '2.running_mean' holds 1 NaN, the first at [1], so an earlier step" in text
+    )
     model = network()
     model[1].bias.array[0] = np.nan  # the forward pass writes it into the statistics; they are not to blame
     assert "the parameter '1.bias' holds" in message(model, images(), values())
@@ -105,7 +107,7 @@ def test_the_learning_rate_last() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
     model[1].weight.array[:] = 1e30
     assert message(model, images() * np.float32(1e30), values()).endswith(
-        f"; inputs, targets and parameters are finite, so the model's own numbers overflow; {CURE}"
+        f"; inputs, targets and parameters are finite, so numbers inside the model overflow; {CURE}"
     )
 
 

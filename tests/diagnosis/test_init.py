@@ -108,11 +108,11 @@ def test_noise_in_place_of_images_shows_what_is_in_the_file_alone() -> None:
         ("eps_underflows", "7", "note"),
     ]
     assert found.images == 0
-    assert str(found).startswith("noise, and no images: 1 warning, 2 notes")
+    assert str(found).startswith("noise instead of images: 1 warning, 2 notes")
     assert found.layers[0]["offset"] is None
     fresh = network()
     assert {f.severity for f in mn.diagnose(loaded(fresh)).findings} == {"note"}, "it was never trained"
-    with pytest.raises(TypeError, match="diagnose: loader is None; expected batches, as only an ONNX graph"):
+    with pytest.raises(TypeError, match="diagnose: loader is None; expected batches, because only an ONNX graph"):
         mn.diagnose(fresh)
 
 

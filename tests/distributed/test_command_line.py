@@ -69,7 +69,7 @@ def test_p2_p6_four_processes_are_killed_two_write_the_same_bytes(
 def test_p8_several_processes_without_the_flag_are_a_wrong_usage(mpiexec: Any, tmp_path: Path) -> None:
     for words in ((), ("--resume",)):
         ended = mpiexec(2, *TRAIN, "--out", str(tmp_path / "out"), *words, code=2)
-        assert ended.err.count("it was started as 2 processes, and each would train alone") == 1
+        assert ended.err.count("the launcher started 2 processes, and each would train its own model") == 1
         assert "--distributed" in ended.err
     assert not (tmp_path / "out").exists()
 
@@ -88,7 +88,7 @@ def test_p8_every_launcher_is_recognised(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert cli.main(["train", "--out", str(tmp_path / "out")]) == 2
-    assert "to train one model together add --distributed" in capfd.readouterr().err
+    assert "add --distributed to train one model with all processes" in capfd.readouterr().err
 
 
 def test_one_process_with_the_flag_writes_what_it_writes_without(mpiexec: Any, tmp_path: Path, few: list[str]) -> None:
@@ -103,12 +103,12 @@ def test_errors_say_what_to_do(mpiexec: Any, tmp_path: Path, capfd: pytest.Captu
     out = str(tmp_path / "run")
     assert cli.main(["train", "--ranks", "2", "--epochs", "1", "--out", out, *few]) == 0
     assert cli.main(["train", "--resume", "--ranks", "4", "--out", out]) == 1
-    assert "has ranks=2, --resume goes on with that; got 4" in capfd.readouterr().err
+    assert "ranks is 4; expected 2, as in the run in" in capfd.readouterr().err
     ended = mpiexec(3, *TRAIN, "--distributed", "--resume", "--out", out, code=None)
     assert ended.code != 0
-    assert "there are 2 ranks and 3 processes; expected at most as many processes" in ended.err
+    assert "there are 2 ranks, but 3 processes; expected at least one rank for each process" in ended.err
     ended = mpiexec(2, *TRAIN, "--distributed", "--epochs", "1", "--out", out, code=1)
-    assert ended.err.count("rank 0 of 2: ValueError: " + out + " holds a run already") == 1
+    assert ended.err.count("rank 0 of 2: ValueError: " + out + " already holds a run") == 1
     assert "Traceback" not in ended.err
 
 
@@ -127,6 +127,6 @@ def test_ctrl_c_says_how_to_go_on(mpiexec: Any, tmp_path: Path, processes: int) 
     _, err = job.communicate(timeout=60)
     assert job.returncode == 130
     train = "minorm train" if processes == 1 else "mpiexec -n 2 minorm train --distributed"
-    assert f"go on with: {train} --resume --out {out}" in err
+    assert f"continue with: {train} --resume --out {out}" in err
     assert "Traceback" not in err
     assert load_training(out / CHECKPOINT)["epoch"] >= 1

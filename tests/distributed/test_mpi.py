@@ -24,8 +24,8 @@ FAILED = {  # what the last of two ranks does: the code of the job, and what it 
     "exits 3": (3, "rank 1 of 2: sys.exit(3)"),
     "exits 0": (1, "rank 0 waits in all_reduce for rank 1, which has ended"),
     "is killed": (9, "9"),  # the launcher's own words
-    "calls another": (1, "rank 0 calls all_reduce, rank 1 all_gather"),
-    "sends another size": (1, "rank 0 sends an array of shape (2,), rank 1 of shape (3,)"),
+    "calls another": (1, "rank 0 calls all_reduce, but rank 1 calls all_gather"),
+    "sends another size": (1, "rank 0 sends an array of shape (2,), but rank 1 one of shape (3,)"),
     "returns early": (1, "rank 0 waits in all_reduce for rank 1, which has ended"),
     "is stuck": (1, "rank 0 of 2 waits 2 s in all_reduce (call 1) for the others"),
     "is stopped": (1, "rank 0 of 2 waits 2 s in all_reduce (call 1) for the others"),
@@ -130,7 +130,7 @@ def test_processes_that_would_compute_other_bits_are_refused(mpiexec: Any, level
 
 def test_fewer_ranks_than_processes_are_refused(mpiexec: Any) -> None:
     ended = mpiexec.job(2, "bits", "1", "1", "5", "0", code=1)
-    assert "run: there are 1 ranks and 2 processes; expected at most as many processes" in ended.err
+    assert "run: there are 1 ranks, but 2 processes; expected at least one rank for each process" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_fewer_ranks_than_processes_are_refused(mpiexec: Any) -> None:
         (
             {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
             "",
-            "the launcher has started 2 processes, MPI knows of 1; the launcher is not that of mpi4py's MPI, which is",
+            "the launcher has started 2 processes, but MPI sees 1; the launcher must be that of the MPI which mpi4py",
         ),
     ],
 )

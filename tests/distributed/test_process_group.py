@@ -122,10 +122,10 @@ def wrong_calls(group: Any, kind: str) -> None:
 
 
 MESSAGES = {
-    "another": r"rank {waits} calls all_reduce, rank {last} all_gather; expected the same of all ranks",
-    "shape": r"all_reduce of the gradients: rank {waits} sends .* shape \(2, 2\), rank {last} of shape \(2, 3\)",
-    "type": r"all_reduce: rank {waits} sends float32, rank {last} float64; expected one type",
-    "root": r"rank {waits} calls broadcast from rank 0, rank {last} broadcast from rank 3",
+    "another": r"rank {waits} calls all_reduce, but rank {last} calls all_gather; expected the same call on all ranks",
+    "shape": r"all_reduce of .*: rank {waits} sends .* shape \(2, 2\), but rank {last} one of shape \(2, 3\)",
+    "type": r"all_reduce: rank {waits} sends float32, but rank {last} sends float64; expected one type",
+    "root": r"rank {waits} calls broadcast from rank 0, but rank {last} calls broadcast from rank 3",
     "ends": r"rank \d waits in all_reduce for rank {last}, which has ended",
 }
 
@@ -148,7 +148,7 @@ def test_ranks_that_do_not_call_the_same_are_named_over_processes(processes: int
 def test_a_call_that_one_rank_left_out_is_found_by_its_number() -> None:
     """Same name, same shape: only the serial number tells them apart."""
     calls = [Call(3, "all_reduce", "float32", (2,)), Call(4, "all_reduce", "float32", (2,))]
-    with pytest.raises(RankError, match="it is call 3 of rank 0 and call 4 of rank 1"):
+    with pytest.raises(RankError, match="this is call number 3 on rank 0, but number 4 on rank 1"):
         compare(0, calls[0], 1, calls[1])
 
 
@@ -201,7 +201,9 @@ def test_long_labels_that_differ_at_the_end_are_told_apart(processes: int) -> No
     def program(group: Any) -> None:
         group.all_reduce(np.ones(2), label="the gradients of " + "x" * 400 + str(group.rank))
 
-    with pytest.raises(RankError, match=r"rank 0 calls all_reduce of the gradients of x+.*rank 1 all_reduce of the"):
+    with pytest.raises(
+        RankError, match=r"rank 0 calls all_reduce of the gradients of x+.*rank 1 calls all_reduce of the"
+    ):
         on_processes(processes, 2, program)
 
 

@@ -120,9 +120,9 @@ def test_the_state_holds_all_streams_and_puts_them_back() -> None:
 
 def test_a_state_of_another_number_of_ranks_is_refused() -> None:
     state = simulate(2, lambda group: random.get_state())[0]
-    with pytest.raises(ValueError, match="the state is that of 2 ranks, this program has 1"):
+    with pytest.raises(ValueError, match="the state is that of 2 ranks, but this program has 1"):
         random.set_state(state)
-    with pytest.raises(ValueError, match="the state is that of 1 ranks, this program has 2"):
+    with pytest.raises(ValueError, match="the state is that of 1 ranks, but this program has 2"):
         simulate(2, lambda group: random.set_state(dict(np.random.PCG64(1).state)))
 
 
@@ -139,7 +139,9 @@ def test_more_ranks_than_a_process_carries_are_refused_at_once(count: int) -> No
     def program(_: Group) -> None:
         pytest.fail("it ran")
 
-    with pytest.raises(ValueError, match=f"simulate: size={count}; expected at most 1,024: 1,024 a process, each in a"):
+    with pytest.raises(
+        ValueError, match=f"simulate: size={count}; expected at most 1,024, because a process runs each"
+    ):
         simulate(count, program)
     with pytest.raises(ValueError, match=f"run: ranks={count}; expected at most 1,024"):
         run(program, count)
@@ -158,7 +160,7 @@ def test_ranks_that_cannot_all_be_started(refused: BaseException, place: int, mo
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refusing)
-    with pytest.raises(type(refused), match=rf"could start {place}: can't start|pressed"):
+    with pytest.raises(type(refused), match=rf"could start only {place}: can't start|pressed"):
         simulate(4, lambda group: ran.append(group.rank))
     for thread in made:
         thread.join(10)

@@ -87,7 +87,7 @@ def test_work_goes_to_the_stream_that_is_asked_for_and_waits_where_it_is_told_to
     assert side.query()
     assert end.query()
     side.synchronize()
-    with pytest.raises(ValueError, match="expected both events with enable_timing=True"):
+    with pytest.raises(ValueError, match="expected both events to be created with enable_timing=True"):
         start.elapsed_time(mn.cuda.Event())
 
 
@@ -96,7 +96,7 @@ def test_streams_and_events_of_another_device(cuda: Any) -> None:
     assert event.query()
     event.wait(side)
     event.synchronize()
-    with pytest.raises(ValueError, match="expected both recorded before"):
+    with pytest.raises(ValueError, match="expected both events to be recorded first"):
         event.elapsed_time(event)
     assert mn.cuda.default_stream("cuda:1") != mn.cuda.default_stream()
     with side:
@@ -113,7 +113,7 @@ def test_streams_and_events_of_another_device(cuda: Any) -> None:
     side.wait_stream(mn.cuda.default_stream("cuda:1"))
     mn.cuda.default_stream().wait_stream(mn.cuda.default_stream("cuda:1"))
     assert cuda.transfers.places == [(1, 1), (0, 1), (1, 1), (0, 1)]
-    with pytest.raises(RuntimeError, match=r"stream is on cuda:0; expected one on cuda:1, where"):
+    with pytest.raises(RuntimeError, match=r"stream is on cuda:0; expected a stream on cuda:1, where"):
         event.record()
 
 

@@ -101,5 +101,5 @@ def test_processes_take_the_gpus_of_their_machine_in_turn(cuda: Any) -> None:
 
 def test_without_a_gpu_the_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minorm.cuda.device_count", lambda: 0)
-    with pytest.raises(RuntimeError, match="run: device='cuda', and there is no GPU that can be used; expected 'cpu'"):
+    with pytest.raises(RuntimeError, match="run: device='cuda', but no GPU can be used; expected 'cpu'"):
         run(lambda group: None, 2, device="cuda")

@@ -35,9 +35,7 @@ CPUS = {"minorm.amp.autocast", "minorm.autocast", "minorm.nn.Transformer"}  # a 
 CLASSES = {"minorm.nn.RNNBase", "minorm.nn.RNNCellBase", "minorm.nn.SyncBatchNorm"}  # of which more than calls is shown
 LAYERS = (nn, quantization)  # the modules that have some
 FILES = {"minorm.data.load_fashion_mnist"}
-REFUSED = (
-    "is on cuda:0; expected it on the CPU, where batches are|images are on cuda:0, and transforms compute on the CPU"
-)
+REFUSED = "is on cuda:0; expected a Tensor on the CPU, where batches are|images are on cuda:0, and transforms compute"
 
 
 class OnGpu:

@@ -178,11 +178,11 @@ def test_what_cannot_be_captured(ask: Callable[[Run], Any], message: str, cuda: 
 def test_optimizers_that_cannot_be_captured(cuda: Any) -> None:
     run = Run(lambda p: optim.RMSprop(p, lr=0.1))
     run.step()
-    refused = pytest.raises(RuntimeError, match=r"RMSprop.step: it computes with numbers of the CPU")
+    refused = pytest.raises(RuntimeError, match=r"RMSprop.step: RMSprop computes with numbers on the CPU")
     with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
         run.step()
     run = Run(OPTIMIZERS["Adam"])
-    refused = pytest.raises(RuntimeError, match=r"Adam.step: its state begins in a step that is captured")
+    refused = pytest.raises(RuntimeError, match=r"Adam.step: the captured step is the first step")
     with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
         run.step()
     assert not run.optimizer.state_dict()["state"]
@@ -193,7 +193,7 @@ def test_optimizers_that_cannot_be_captured(cuda: Any) -> None:
         run.step()
     run.optimizer.load_state_dict(run.optimizer.state_dict())
     before, drawn = run.state(), mn.random.get_state()
-    with pytest.raises(RuntimeError, match=r"lies in other memory than at the capture.*: capture again"):
+    with pytest.raises(RuntimeError, match=r"has moved to other memory since the capture.*; capture the graph again"):
         graph.replay()
     assert all(np.array_equal(value, before[key]) for key, value in run.state().items()), "no step was counted"
     assert mn.random.get_state() == drawn
@@ -207,7 +207,9 @@ def test_a_group_that_is_stepped_in_another_way_is_captured_again(cuda: Any) -> 
     for name, value in (("nesterov", False), ("momentum", 0.0)):
         before = run.optimizer.param_groups[0][name]
         run.optimizer.param_groups[0][name] = value
-        with pytest.raises(RuntimeError, match=r"SGD has other groups or ways than at the capture: capture again"):
+        with pytest.raises(
+            RuntimeError, match=r"SGD has other groups or switches than at the capture; capture the graph again"
+        ):
             graph.replay()
         run.optimizer.param_groups[0][name] = before
     graph.replay()
@@ -248,20 +250,20 @@ def test_a_schedule_that_is_given_a_number_stays_outside(cuda: Any) -> None:
     restarts = optim.lr_scheduler.CosineAnnealingWarmRestarts(run.optimizer, 3)
     for schedule, argument in ((plateau, "metrics"), (restarts, "epoch")):
         name = type(schedule).__name__
-        refused = pytest.raises(RuntimeError, match=rf"{name}.step: {argument} is a number of the CPU")
+        refused = pytest.raises(RuntimeError, match=rf"{name}.step: {argument} is a number on the CPU")
         with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
             schedule.step(1.0)
 
 
 def test_one_graph_at_a_time_and_each_once(cuda: Any) -> None:
     run, graph = Run(OPTIMIZERS["SGD"]), mn.cuda.CUDAGraph()
-    with pytest.raises(RuntimeError, match="the current stream is the default one"):
+    with pytest.raises(RuntimeError, match="the current stream is the default stream"):
         graph.capture_begin()
     with mn.cuda.graph(graph):
         run.step()
         with pytest.raises(RuntimeError, match="another graph is being captured"), mn.cuda.graph(mn.cuda.CUDAGraph()):
             pass
-    with pytest.raises(RuntimeError, match="it holds a graph already"), mn.cuda.graph(graph):
+    with pytest.raises(RuntimeError, match="this CUDAGraph already holds a graph"), mn.cuda.graph(graph):
         pass
     with pytest.raises(RuntimeError, match="no capture has begun"):
         graph.capture_end()
@@ -305,7 +307,7 @@ def test_no_graph_is_replayed_inside_a_capture(cuda: Any) -> None:
     with mn.cuda.graph(first):
         x + 1
     with mn.cuda.graph(second):
-        with pytest.raises(RuntimeError, match="another graph is being captured; expected replays after it"):
+        with pytest.raises(RuntimeError, match="another graph is being captured; replay after"):
             first.replay()
         assert mn.cuda.is_current_stream_capturing()
         y = x + 2

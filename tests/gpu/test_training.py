@@ -156,7 +156,7 @@ def test_training_that_rounds(name: str) -> None:
     np.testing.assert_allclose(found["cuda"][0], found["cpu"][0], rtol=2e-2)
     step = np.diff(np.unique(found["cpu"][1])).min()
     np.testing.assert_allclose(found["cuda"][1], found["cpu"][1], rtol=0.02, atol=2 * step)
-    with pytest.raises(RuntimeError, match="its integers are on cuda:0; expected them on the CPU"):
+    with pytest.raises(RuntimeError, match="the model's integers are on cuda:0; expected integers on the CPU"):
         int8.to("cuda")(images)
 
 

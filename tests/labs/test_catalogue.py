@@ -53,7 +53,7 @@ def test_a_lab_that_is_not_there_holds_up_nothing(tmp_path: Path) -> None:
 
 
 def test_a_circle(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="needs go round in a circle, lab 21 needs 22 needs 21"):
+    with pytest.raises(ValueError, match="the needs of labs form a circle: lab 21 needs 22 needs 21"):
         order(tmp_path, {20: (21,), 21: (22,), 22: (21,)})
 
 

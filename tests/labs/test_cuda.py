@@ -96,8 +96,8 @@ def test_shuffles_stay_within_a_warp() -> None:
         ("if (threadIdx.x < 40) __syncthreads();", r"thread 0 waits at line 2, which thread 40 .*it has ended"),
         ("if (threadIdx.x < 40) __syncthreads(); else\n__syncthreads();", r"line 2.*thread 40.*it waits at line 3"),
         ("if (threadIdx.x < 3) __shfl_sync(~0u, 1.0f, 0);", r"line 2, which thread 3 .*it has ended"),
-        ("y[64 + threadIdx.x] = 1;", r"it writes outside of y, which has 64 elements"),
-        ("y[-1] = 1;", r"it writes outside of y"),
+        ("y[64 + threadIdx.x] = 1;", r"the kernel writes outside of y, which has 64 elements"),
+        ("y[-1] = 1;", r"the kernel writes outside of y"),
     ],
 )
 def test_what_no_kernel_may_do_is_an_error(body: str, said: str) -> None:
@@ -116,7 +116,7 @@ def test_reading_outside_of_an_array_shows() -> None:
     ("source", "said"),
     [
         ("__global__ void f(float* y) { y[0] = z; }", r"kernel.cu:1:.*z. was not declared"),
-        ("__device__ void f(float* y) { }", r"nothing begins with __global__ void"),
+        ("__device__ void f(float* y) { }", r"expected a function that begins with __global__ void"),
         ("__global__ void f(double* y) { }", r"f has a parameter `double\* y`; expected float\*"),
         ("__global__ void f(int* y) { }", r"f has a parameter `int\* y`"),
         ("__global__ void f() { }", r"f has a parameter ``"),

@@ -126,9 +126,11 @@ def test_a_mistake_costs_its_task_and_gets_the_folders_hint(tmp_path: Path, caps
     out = capsys.readouterr().out
     assert "total 8 of 12 points" in out
     assert "a common mistake here: decay and 1 - decay the wrong way round" in out
-    assert "passes with 20.1 right" in out
+    assert "passes if the functions of 20.1 are replaced by right ones" in out
     assert main(["labs", "start", "20", "--lab-dir", str(tmp_path / "labs"), "-o", str(tmp_path)]) == 1
-    assert f"labs/{NAME}: solution.py is missing; a lab has checks.py and solution.py" in capsys.readouterr().err
+    assert (
+        f"labs/{NAME}: solution.py is missing; a lab has the files checks.py and solution.py" in capsys.readouterr().err
+    )
 
 
 @needs_walls
@@ -249,7 +251,7 @@ TASK = '@LAB.check("{}", "one")\ndef one(student, rng):\n    pass\n'
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, f"own/{NAME}: checks.py is missing; a lab has checks.py and solution.py"),
+        ({}, f"own/{NAME}: checks.py is missing; a lab has the files checks.py and solution.py"),
         ({"checks.py": HEAD}, f"checks.py has no LAB; expected LAB = Lab(20, '{NAME}', ...)"),
         ({"checks.py": HEAD + LAB}, 'checks.py has no checks; expected checks of tasks "20.1"'),
         ({"checks.py": HEAD + LAB + TASK.format("1.1")}, "checks.py has task '1.1'; expected checks of tasks"),
@@ -277,12 +279,12 @@ def test_a_solution_whose_marks_do_not_match(own: Path, tmp_path: Path, capsys: 
     text = TEXT.replace("    # END\n", "", 1)
     (own / NAME / "solution.py").write_text(text)
     assert main(["labs", "start", "20", "--lab-dir", str(own), "-o", str(tmp_path)]) == 1
-    assert re.search(rf"own/{NAME}/solution.py: line \d+: a SOLUTION inside another", capsys.readouterr().err)
+    assert re.search(rf"own/{NAME}/solution.py: line \d+: a SOLUTION inside the SOLUTION", capsys.readouterr().err)
 
 
 def test_a_folder_that_holds_no_labs(tmp_path: Path, capsys: Capture) -> None:
     assert main(["labs", "list", "--lab-dir", str(tmp_path / "none")]) == 1
-    assert "expected one with labs of your own" in capsys.readouterr().err
+    assert "expected a folder with labs of your own" in capsys.readouterr().err
     (tmp_path / "notes").mkdir()
     assert main(["labs", "list", "--lab-dir", str(tmp_path)]) == 1
     assert "has no labs; expected folders such as lab20_title" in capsys.readouterr().err

@@ -133,11 +133,11 @@ def test_loading_again_and_again_takes_the_files_time() -> None:
         remote.allow(30)
         assert remote.one() == 1
         remote.fresh()
-        with pytest.raises(Failure, match="loading the file and its checks together took all of their 1 s") as late:
+        with pytest.raises(Failure, match="loading the file and running its checks used up their 1 s") as late:
             remote.allow(30)
         assert late.value.status == "too slow"
         for _ in range(3):
-            with pytest.raises(Failure, match="loading the file and its checks") as left_out:
+            with pytest.raises(Failure, match="loading the file and running its checks") as left_out:
                 remote.allow(30)
             assert left_out.value.status == "not run"
 
@@ -148,10 +148,10 @@ def test_calls_that_are_nearly_too_slow_take_the_files_time() -> None:
         remote.nap(0.5)
         start = time.monotonic()
         remote.allow(10)
-        with pytest.raises(Failure, match=r"took all of their 0\.8 s"):
+        with pytest.raises(Failure, match=r"used up their 0\.8 s"):
             remote.nap(9)
         assert time.monotonic() - start < 5
-        with pytest.raises(Failure, match=r"took all of their 0\.8 s"):
+        with pytest.raises(Failure, match=r"used up their 0\.8 s"):
             remote.allow(10)
 
 

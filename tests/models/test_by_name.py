@@ -115,7 +115,7 @@ def test_the_smallest_images_work_and_smaller_ones_are_an_error(name: str) -> No
 
 
 def test_patches_fill_the_image() -> None:
-    with pytest.raises(ValueError, match=r"vit_tiny needs .*, a multiple of 16; these have 40 x 40") as error:
+    with pytest.raises(ValueError, match=r"vit_tiny needs .*, a multiple of 16; the images have 40 x 40") as error:
         models.build("vit_tiny", 3, 40, 3)
     assert "convnext_tiny" in str(error.value)
     assert not str(error.value).endswith("vit_tiny")
@@ -127,7 +127,7 @@ def test_an_unknown_name_is_an_error_that_lists_the_names() -> None:
 
 
 def test_what_is_made_of_minorms_layers_alone_says_so() -> None:
-    with pytest.raises(ValueError, match=r"resnet18 is made of minorm's layers alone; .*torchvision's network"):
+    with pytest.raises(ValueError, match=r"resnet18 exists only with minorm's layers; .*torchvision's network"):
         models.build("resnet18", 3, 32, 10, torch.nn)
 
 

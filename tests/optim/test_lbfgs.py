@@ -161,7 +161,7 @@ def test_mistakes() -> None:
         TypeError, match=r"LBFGS.step: closure is None; expected a function that computes the gradients"
     ):
         optimizer.step()
-    with pytest.raises(ValueError, match="LBFGS: a second group of parameters; expected one"):
+    with pytest.raises(ValueError, match="LBFGS: there is a second group of parameters; expected one"):
         optimizer.add_param_group({"params": [nn.Parameter(mn.ones(1))]})
     with pytest.raises(ValueError, match="LBFGS: line_search_fn='wolfe'; expected None or 'strong_wolfe'"):
         optim.LBFGS([p], line_search_fn="wolfe")

@@ -77,7 +77,10 @@ def test_mistakes() -> None:
         (lambda: schedules.LambdaLR(optimizer, [len]), "LambdaLR: lr_lambda has 1 functions"),
         (lambda: schedules.CyclicLR(optimizer, 0.1, 1.0, mode="square"), "CyclicLR: mode='square'"),
         (lambda: schedules.ChainedScheduler([]), "ChainedScheduler: schedulers is empty"),
-        (lambda: schedules.SequentialLR(optimizer, [schedules.LinearLR(optimizer)], [1]), "1 schedulers, 1 milestones"),
+        (
+            lambda: schedules.SequentialLR(optimizer, [schedules.LinearLR(optimizer)], [1]),
+            "1 schedulers and 1 milestones",
+        ),
         (lambda: schedules.ReduceLROnPlateau(optimizer, factor=2), "ReduceLROnPlateau: factor=2"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -98,6 +98,6 @@ def test_mistakes(settings: dict[str, Any], message: str) -> None:
 
 def test_only_matrices() -> None:
     optimizer = optim.Muon([nn.Parameter(mn.ones(2, 2))])
-    with pytest.raises(ValueError, match=r"Muon: params\[1\] has shape \(2,\); expected a matrix; give others to ano"):
+    with pytest.raises(ValueError, match=r"Muon: params\[1\] has shape \(2,\); expected a matrix; use another opt"):
         optimizer.add_param_group({"params": [nn.Parameter(mn.ones(2, 2)), nn.Parameter(mn.ones(2))]})
     assert len(optimizer.param_groups) == 1

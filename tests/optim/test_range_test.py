@@ -171,7 +171,10 @@ def test_a_fresh_optimizer_and_any_loader() -> None:
         ({"smoothing": 1.0}, "lr_finder: smoothing=1.0; expected a number from 0 to below 1"),
         ({"diverge_threshold": 1.0}, "lr_finder: diverge_threshold=1.0; expected a number above 1"),
         ({"loader": []}, "lr_finder: the loader gave no batch; expected at least one"),
-        ({"loss_function": lambda x, _: x.sum() * math.nan}, "the loss of the first batch is no finite number"),
+        (
+            {"loss_function": lambda x, _: x.sum() * math.nan},
+            "the loss of the first batch, before any step, is not finite",
+        ),
     ],
 )
 def test_mistakes(options: dict[str, Any], message: str) -> None:

@@ -81,7 +81,7 @@ def test_a_get_lr_of_another_length_is_an_error_and_changes_nothing() -> None:
 
     optimizer = optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
     schedule = Wrong(optimizer, 0.9)
-    with pytest.raises(ValueError, match=r"Wrong\.get_lr: it gave 2 rates; expected 1"):
+    with pytest.raises(ValueError, match=r"Wrong\.get_lr: the result has 2 rates; expected 1"):
         schedule.step()
     assert (optimizer.param_groups[0]["lr"], schedule.last_epoch) == (0.1, 0)
 

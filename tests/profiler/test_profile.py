@@ -419,7 +419,7 @@ def test_wrong_uses_are_errors_in_words() -> None:
     prof = profile()
     with pytest.raises(RuntimeError, match="there are no results yet"):
         prof.key_averages()
-    with pytest.raises(RuntimeError, match=r"stop\(\) of a profile that is not open"):
+    with pytest.raises(RuntimeError, match=r"stop\(\) was called, but this profile is not open"):
         prof.stop()
     with prof:
         mn.ones(2) * 2

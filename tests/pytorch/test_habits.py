@@ -81,7 +81,7 @@ HABITS = [
         "the model in place of its output",
         lambda: nn.CrossEntropyLoss()(model(), labels()),
         TypeError,
-        "cross_entropy: input is Sequential; expected a Tensor; pass what the model computes: model(x)",
+        "cross_entropy: input is Sequential; expected a Tensor; pass the result of the model: model(x)",
         lambda: nn.CrossEntropyLoss()(model()(images()), labels()),
     ),
     Habit(
@@ -151,8 +151,8 @@ HABITS = [
         "layers in a list",
         lambda: optim.SGD(Listed(list).parameters(), lr=0.1),
         ValueError,
-        "SGD: params is empty; expected at least one parameter (model.parameters()); a model finds the layers of an "
-        "nn.ModuleList, not those of a list, and each nn.Parameter, not other Tensors",
+        "SGD: params is empty; expected at least one parameter (model.parameters()); a model finds layers in an "
+        "nn.ModuleList, but not in a list, and finds each nn.Parameter, but no other Tensor",
         lambda: optim.SGD(Listed(nn.ModuleList).parameters(), lr=0.1),
     ),
     Habit(
@@ -166,7 +166,7 @@ HABITS = [
         "the loss given to the step",
         lambda: sgd().step(F.cross_entropy(output(), labels())),  # type: ignore[arg-type]
         TypeError,
-        "SGD.step: closure is a Tensor; expected a function, or nothing; write loss.backward(), and then "
+        "SGD.step: closure is a Tensor; expected a function, or nothing; call loss.backward(), and then "
         "optimizer.step()",
         lambda: sgd().step(),
     ),
@@ -217,7 +217,7 @@ HABITS = [
         "images and labels given to a DataLoader",
         lambda: DataLoader(images(), labels(), batch_size=2),  # type: ignore[misc]
         TypeError,
-        "DataLoader: batch_size is a Tensor of shape (5,); expected one dataset first: "
+        "DataLoader: batch_size is a Tensor of shape (5,); expected one dataset, and then an int: "
         "DataLoader(TensorDataset(x, y), batch_size=32)",
         lambda: DataLoader(TensorDataset(images(), labels()), batch_size=32),
     ),
@@ -225,21 +225,22 @@ HABITS = [
         "a loader given to the model",
         lambda: model()(loader()),
         TypeError,
-        "conv2d: x is DataLoader; expected a Tensor; take its batches: for images, labels in loader: model(images)",
+        "conv2d: x is DataLoader; expected a Tensor; pass batches of the loader: for images, labels in loader: "
+        "model(images)",
         lambda: [model()(x) for x, _ in loader()],
     ),
     Habit(
         "a batch given to the model",
         lambda: [model()(batch) for batch in loader()],
         TypeError,
-        "conv2d: x is tuple; expected a Tensor; it holds 2 values; unpack them, or take one: x[0]",
+        "conv2d: x is tuple; expected a Tensor; it has 2 elements; unpack them, or pass one element: x[0]",
         lambda: [model()(batch[0]) for batch in loader()],
     ),
     Habit(
         "all that an LSTM gives",
         lambda: nn.Linear(2, 2)(LSTM(STEPS)),
         TypeError,
-        "linear: x is tuple; expected a Tensor; it holds 2 values; unpack them, or take one: x[0]",
+        "linear: x is tuple; expected a Tensor; it has 2 elements; unpack them, or pass one element: x[0]",
         lambda: nn.Linear(2, 2)(LSTM(STEPS)[0]),
     ),
     Habit(
@@ -253,7 +254,8 @@ HABITS = [
         "a forward that returns nothing",
         lambda: nn.Linear(4, 2)(Forgets()(images())),
         TypeError,
-        "linear: x is NoneType; expected a Tensor; if a `forward` computed it, let that return its result",
+        "linear: x is NoneType; expected a Tensor; if a `forward` computed the value, that `forward` must return its "
+        "result",
         lambda: nn.Linear(4, 2)(F.relu(images())),
     ),
     Habit(

@@ -145,7 +145,7 @@ class Masked(nn.Module):
 
 @pytest.mark.parametrize("product", [False, True])
 def test_a_matrix_that_would_stay_float_is_named(product: bool) -> None:
-    with pytest.raises(ValueError, match="layer '' is a Masked, whose matrix cannot become integers"):
+    with pytest.raises(ValueError, match="layer '' is a Masked, whose matrix cannot be converted to integers"):
         Q.prepare_qat(Masked(product), images(2, 3, 4, 4))
 
 

@@ -134,7 +134,9 @@ class Twice(nn.Module):
 
 def test_errors_name_what_cannot_be_quantized() -> None:
     x = images(2, 1, 6, 6)
-    with pytest.raises(ValueError, match=r"layer '1' is a ConvTranspose2d, whose weight cannot become integers"):
+    with pytest.raises(
+        ValueError, match=r"layer '1' is a ConvTranspose2d, whose weight cannot be converted to integers"
+    ):
         Q.prepare_qat(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ConvTranspose2d(2, 1, 3)), x)
     qat = Q.prepare_qat(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ConvTranspose2d(2, 1, 3)), x, exclude=("1",))
     assert "1_weight" not in qat.fake_quant
@@ -154,5 +156,5 @@ def test_errors_name_what_cannot_be_quantized() -> None:
         Q.prepare_qat(nn.Conv2d(1, 2, 3), 5)
     qat = Q.prepare_qat(Twice(), x).train()
     qat.eval()(x)
-    with pytest.raises(RuntimeError, match="does the same for every input, and in training as in evaluation"):
+    with pytest.raises(RuntimeError, match="the same operations for every input, in training and in evaluation"):
         Q.prepare_qat(nn.Sequential(Twice(), nn.ReLU()), x).train()(x)

@@ -198,5 +198,5 @@ def test_what_cannot_be_converted_is_named() -> None:
         model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
         qat = Q.calibrate(Q.prepare_qat(model, x), [x])
         qat.model.state_dict()[name].array.flat[0] = wrong
-        with pytest.raises(ValueError, match=r"convert: 0\.weight, or the bias or BatchNorm behind it, has a NaN"):
+        with pytest.raises(ValueError, match=r"convert: 0\.weight, or the bias or BatchNorm after it, has a NaN"):
             Q.convert(qat)

@@ -245,7 +245,7 @@ def test_the_file_is_plain_safetensors(tmp_path: Path) -> None:
 def test_a_missing_part_changes_nothing(tmp_path: Path) -> None:
     save_training(tmp_path / "f", model=Counter(3), epoch=7)
     model = Counter(0)
-    with pytest.raises(ValueError, match=r"load_training: .*: there is no part scheduler; the file has model, epoch"):
+    with pytest.raises(ValueError, match=r"load_training: .*: the file has no part scheduler; it has model, epoch"):
         load_training(tmp_path / "f", model=model, scheduler=Counter(0))
     assert model.weight.tolist() == [0, 0, 0]
 
@@ -262,7 +262,7 @@ def test_what_cannot_be_kept_says_where_it_is(tmp_path: Path) -> None:
             save_training(tmp_path / "f", part=value)
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(ValueError, match=rf"nested more than {MAX_DEPTH} deep, or holds itself"):
+    with pytest.raises(ValueError, match=rf"nested more than {MAX_DEPTH} deep, or contains itself"):
         save_training(tmp_path / "f", part=loop)
     assert not (tmp_path / "f").exists()
 
@@ -270,21 +270,21 @@ def test_what_cannot_be_kept_says_where_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        (None, r"holds arrays only; it was not written by save_training, use load"),
+        (None, r"has only arrays, so it was not written by save_training; use load"),
         ("[1]", r"the training state is not an object of parts"),
         ("{", r"load_training: "),
         ('{"a":' + "[" * 100_000, r"load_training: "),
         ('{"a":' + "[" * 80 + "]" * 80 + "}", r"nested more than 50 deep"),
         (
             '{"a": {"$array": "missing"}}',
-            r"\{'\$array': 'missing'\}, which means nothing, or names an entry that is not in the file",
+            r"\{'\$array': 'missing'\}, which has no meaning here, or names an entry that is missing",
         ),
-        ('{"a": {"$array": 3}}', r"means nothing"),
-        ('{"a": {"$pickle": "x"}}', r"means nothing"),
-        ('{"a": {"$float": "1"}}', r"means nothing"),
-        ('{"a": {"$items": [[1]]}}', r"means nothing"),
-        ('{"a": {"$items": [[{"$tuple": []}, 1]]}}', r"means nothing"),
-        ('{"a": {"$items": [[[], 1]]}}', r"means nothing"),
+        ('{"a": {"$array": 3}}', r"no meaning here"),
+        ('{"a": {"$pickle": "x"}}', r"no meaning here"),
+        ('{"a": {"$float": "1"}}', r"no meaning here"),
+        ('{"a": {"$items": [[1]]}}', r"no meaning here"),
+        ('{"a": {"$items": [[{"$tuple": []}, 1]]}}', r"no meaning here"),
+        ('{"a": {"$items": [[[], 1]]}}', r"no meaning here"),
     ],
 )
 def test_a_wrong_training_state_is_an_error(tmp_path: Path, tree: str | None, message: str) -> None:
@@ -412,9 +412,9 @@ def test_ctrl_c_at_any_line_of_load_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ('{"a": [{"$tensor": "x"}, {"$tensor": "x"}]}', "stands elsewhere in it"),
-        ('{"a": {"$scalar": "x"}}', r"calls entry 'x' of shape \(2,\) a number"),
-        ('{"a": {"$items": [[2305843009213693951, 1]]}}', "means nothing"),
+        ('{"a": [{"$tensor": "x"}, {"$tensor": "x"}]}', "missing or used twice"),
+        ('{"a": {"$scalar": "x"}}', r"uses entry 'x', of shape \(2,\), as a number"),
+        ('{"a": {"$items": [[2305843009213693951, 1]]}}', "no meaning here"),
         ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested more than 50 deep"),
         ("[]", "not an object of parts"),
     ],
@@ -446,6 +446,6 @@ def test_a_key_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
     for nest, key in (({(1, 2): Tensor(np.ones(2))}, r"\(1, 2\)"), ({"a": {b"k": 1}}, "b'k'")):
         with pytest.raises(TypeError, match=f"save: .*has the key {key}; expected str, int, float or bool"):
             save(nest, path)
-    with pytest.raises(TypeError, match="save: the key 1 is a int; expected texts where metadata is given"):
+    with pytest.raises(TypeError, match="save: the key 1 is a int; expected texts as keys if metadata is given"):
         save({1: Tensor(np.ones(2))}, path, {"by": "me"})
     assert not path.exists()

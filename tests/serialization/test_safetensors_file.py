@@ -186,13 +186,16 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, arrays: Any,
 NAN = json.dumps({"x": entry()}).replace("[2]", "[NaN]").encode()
 TWICE = json.dumps({"x": entry(offsets=[0, 8]), "y": entry(offsets=[8, 16])}).replace('"y"', '"x"').encode()
 WRONG = {
-    "empty": (b"", r"the file has 0 bytes; a safetensors file starts with 8"),
+    "empty": (b"", r"the file has 0 bytes; expected at least 8"),
     "seven bytes": (b"1234567", r"the file has 7 bytes"),
-    "a text": (b"hello world, I am a text", r"only 16 follow: truncated, or not a safetensors file"),
-    "header longer than the file": (build({}, length=3), r"say that the header has 3 bytes; only 2 follow"),
+    "a text": (
+        b"hello world, I am a text",
+        r"but only 16 bytes follow; the file is truncated, or not a",
+    ),
+    "header longer than the file": (build({}, length=3), r"say that the header has 3 bytes, but only 2 bytes follow"),
     "header of 2^64-1 bytes": (
         build({}, length=(1 << 64) - 1),
-        r"header has 18446744073709551615 bytes; only 2 follow",
+        r"header has 18446744073709551615 bytes, but only 2 bytes follow",
     ),
     "no object": (build(b"[]"), r"the header starts with b'\['"),
     "no header": (build(b""), r"the header starts with b''"),
@@ -201,7 +204,7 @@ WRONG = {
     "deep": (build(b'{"a":' + b"[" * 100_000), r"the header is (nested too deeply|not JSON)"),
     "long integer": (build(b'{"a":' + b"1" * 5000 + b"}"), r"the header is not JSON"),
     "NaN": (build(NAN, bytes(8)), r"NaN is not JSON"),
-    "name twice": (build(TWICE, bytes(16)), r"the header holds the name 'x' twice"),
+    "name twice": (build(TWICE, bytes(16)), r"the header has the name 'x' twice"),
     "metadata of numbers": (
         build({"__metadata__": {"a": 1}}),
         r"__metadata__ is \{'a': 1\}; expected an object of texts",
@@ -231,13 +234,13 @@ WRONG = {
     ),
     "huge shape": (
         build({"x": entry(shape=[1 << 40])}, bytes(8)),
-        r"hold 8 bytes; shape \[1099511627776\] of F32 takes 4398046511104",
+        r"span 8 bytes; expected 4398046511104, as shape \[1099511627776\] of F32 takes",
     ),
     "huge shape and offsets": (
         build({"x": entry(shape=[1 << 40], offsets=[0, 1 << 42])}, bytes(8)),
-        r"take 4398046511104 bytes and the file holds 8: it is truncated",
+        r"take 4398046511104 bytes, but the file has only 8, so it is truncated",
     ),
-    "wrong dtype": (build({"x": entry("F64")}, bytes(8)), r"hold 8 bytes; shape \[2\] of F64 takes 16"),
+    "wrong dtype": (build({"x": entry("F64")}, bytes(8)), r"span 8 bytes; expected 16, as shape \[2\] of F64 takes"),
     "three offsets": (
         build({"x": entry(offsets=[0, 8, 9])}, bytes(8)),
         r"data_offsets \[0, 8, 9\]; expected \[start, end\]",
@@ -246,13 +249,13 @@ WRONG = {
     "offsets as texts": (build({"x": entry(offsets=["0", "8"])}, bytes(8)), r"data_offsets \['0', '8'\]"),
     "truncated data": (
         build({"x": entry()}, bytes(7)),
-        r"the entries take 8 bytes and the file holds 7: it is truncated",
+        r"the entries take 8 bytes, but the file has only 7, so it is truncated",
     ),
-    "bytes at the end": (build({"x": entry()}, bytes(9)), r"holds 9: 1 too many at its end"),
-    "bytes and no entries": (build({}, bytes(9)), r"the entries take 0 bytes and the file holds 9"),
+    "bytes at the end": (build({"x": entry()}, bytes(9)), r"but the file has 9; expected no bytes after"),
+    "bytes and no entries": (build({}, bytes(9)), r"the entries take 0 bytes, but the file has 9"),
     "overlap": (
         build({"x": entry(), "y": entry(offsets=[4, 12])}, bytes(12)),
-        r"entry 'y' overlaps .* starts at byte 4 of the data, expected 8",
+        r"entry 'y' overlaps .* starts at byte 4 of the data; expected byte 8",
     ),
     "same place": (build({"x": entry(), "y": entry()}, bytes(8)), r"entry 'y' overlaps"),
     "hole": (build({"x": entry(), "y": entry(offsets=[9, 17])}, bytes(17)), r"entry 'y' leaves a hole before it"),
@@ -397,7 +400,7 @@ def other_formats() -> dict[str, tuple[bytes, str]]:
     pytorch = archive(**{"model__data.pkl": pickle.dumps(Trap()), "model__data__0": bytes(64), "model__version": b"3"})
     numpy_file = io.BytesIO()
     np.savez(numpy_file, a=np.ones(2))
-    never = "minorm reads safetensors, and never a pickle"
+    never = "minorm reads safetensors files, but no pickles"
     return {
         "PyTorch": (pytorch, f"this is a file of PyTorch (a zip archive with data.pkl in it); {never}"),
         "PyTorch, cut off": (pytorch[:-30], "this is a zip archive; expected a safetensors file"),
@@ -423,7 +426,7 @@ def test_other_formats_are_named_and_never_run(tmp_path: Path, case: str) -> Non
     for reader in (mn.load, read):
         with pytest.raises(ValueError) as caught:
             reader(path)
-        said = "it asks for " if case == "PyTorch" and reader is mn.load else message  # test_ptfile.py
+        said = "the file names " if case == "PyTorch" and reader is mn.load else message  # test_ptfile.py
         assert str(caught.value).startswith(f"load: {path}: {said}")
 
 
@@ -433,7 +436,7 @@ def test_what_old_pytorch_writes_is_named_and_the_advice_works(tmp_path: Path) -
     torch.save(theirs.state_dict(), path, _use_new_zipfile_serialization=False)
     with pytest.raises(ValueError, match="this is a file of PyTorch") as caught:
         mn.load(path)
-    advice = str(caught.value).partition("hand its arrays to ")[2]
+    advice = str(caught.value).partition("pass its arrays to ")[2]
     eval(advice, {"model": ours, "state": torch.load(path)})
     assert np.array_equal(ours.weight.numpy(), theirs.weight.detach().numpy())
 

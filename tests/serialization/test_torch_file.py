@@ -64,15 +64,15 @@ class Evil:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (pickle.dumps({"a": Evil()}, 2), "asks for .*exec, which is not called"),
-        (pickle.dumps({"a": Evil()}, 5), "asks for .*exec, which is not called"),
-        (pickle.dumps(mn.nn.Linear, 2), "asks for minorm"),
+        (pickle.dumps({"a": Evil()}, 2), "the file names .*exec, which minorm does not run"),
+        (pickle.dumps({"a": Evil()}, 5), "the file names .*exec, which minorm does not run"),
+        (pickle.dumps(mn.nn.Linear, 2), "the file names minorm"),
         (b"\x80\x02}q\x00X\x01", "not enough data"),
         (b"\x80\x02.", "damaged"),
-        (b"\x80\x02ctorch\nFloatStorage\n.", "it holds torch FloatStorage"),
+        (b"\x80\x02ctorch\nFloatStorage\n.", "the file holds torch FloatStorage"),
         (b"\x80\x02(", "damaged|pickle"),
         (b"", "damaged|pickle"),
-        (TOO_LONG, "does not fit into its 4 numbers"),
+        (TOO_LONG, "does not fit into its storage of 4 numbers"),
     ],
 )
 def test_anything_else_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
@@ -132,9 +132,9 @@ def test_a_limit_is_named_and_raised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "storages", "message"),
     [
-        (b"}q\x00K\x01h\x00s", {}, "holds itself"),
+        (b"}q\x00K\x01h\x00s", {}, "contains itself"),
         (b")" + b"\x85" * 150, {}, "150 deep|more than 100 deep"),
-        (b")\x85q\x00" + b"h\x00h\x00\x86q\x00" * 40, {}, "hold one another so often"),
+        (b")\x85q\x00" + b"h\x00h\x00\x86q\x00" * 40, {}, "contain each other so often"),
         (b"BOOL", {"0": b"\0\1\2\xff"}, "bools with bytes other than 0 and 1"),
         (b"BOOL", {}, "storage '0' is missing"),
         (b"BOOL", {"0": b"\0\1\1"}, "storage '0' has 3 numbers; expected 4"),
@@ -171,7 +171,9 @@ def test_a_storage_has_one_kind_and_count(tmp_path: Path, other: tuple[Any, ...]
     assert [found.shape for found in mn.load(tmp_path / "x.pt")] == [(2,), (2,)]
     twice = b"](" + bombs.tensor(held, *view) + bombs.tensor(bombs.storage(*other), *view) + b"e"
     (tmp_path / "x.pt").write_bytes(bombs.pt(twice, ones))
-    with pytest.raises(ValueError, match=r"storage '0' is 4 numbers of a FloatStorage, and .* one kind and co"):
+    with pytest.raises(
+        ValueError, match=r"storage '0' is a FloatStorage of 4 numbers in one place, and .* same kind and co"
+    ):
         mn.load(tmp_path / "x.pt")
 
 

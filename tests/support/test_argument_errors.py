@@ -235,8 +235,8 @@ def test_any_library_is_named_with_its_module() -> None:
     with pytest.raises(TypeError) as caught:
         nn.Linear(3, 2)(other(2, 3))
     assert str(caught.value) == (
-        "linear: x is jaxlib._jax.ArrayImpl; expected a Tensor of minorm; convert it: minorm.from_dlpack(x) shares its "
-        "memory, minorm.tensor(numpy.asarray(x)) copies it"
+        "linear: x is jaxlib._jax.ArrayImpl; expected a Tensor of minorm; convert it: minorm.from_dlpack(x) shares "
+        "the memory, minorm.tensor(numpy.asarray(x)) makes a copy"
     )
     x = other(2, 3)
     assert np.array_equal(mn.from_dlpack(x).numpy(), mn.tensor(np.asarray(x)).numpy())
@@ -292,7 +292,7 @@ def test_a_tensor_of_pytorch_is_named_and_can_be_converted(start: str, call: Cal
     text = str(caught.value)
     assert text.startswith(f"{start} torch.Tensor; expected ")
     assert "convert it: minorm.from_dlpack(" in text
-    assert ".numpy()) copies it" in text
+    assert ".numpy()) makes a copy" in text
 
 
 def test_the_conversion_that_is_advised_works() -> None:
@@ -301,7 +301,7 @@ def test_the_conversion_that_is_advised_works() -> None:
         with pytest.raises(TypeError) as caught:
             F.relu(x)
         shared, copied = str(caught.value).partition("convert it: ")[2].split(", ")
-        for advice in (shared.removesuffix(" shares its memory"), copied.removesuffix(" copies it")):
+        for advice in (shared.removesuffix(" shares the memory"), copied.removesuffix(" makes a copy")):
             y = eval(advice, {"minorm": mn, "x": x})
             assert isinstance(F.relu(y), mn.Tensor)
             assert y.shape == (2, 3)

@@ -46,7 +46,7 @@ def test_a_function_that_goes_warns_at_the_callers_line_and_works(going: list[Go
         return x + y
 
     with pytest.warns(
-        DeprecationWarning, match=r"old is deprecated since minorm 0\.2 and goes in 0\.3; use F\.new"
+        DeprecationWarning, match=r"old is deprecated since minorm 0\.2 and will be removed in 0\.3; use F\.new"
     ) as w:
         assert old(2, y=3) == 5
     assert w[0].filename == __file__

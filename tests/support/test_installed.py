@@ -16,8 +16,8 @@ from minorm.support import installed
 
 ROOT = Path(__file__).parents[2]
 ANOTHER = (
-    r"the distribution minorm 3\.1, another project, is installed beside minorm-nn and writes into the same folder; "
-    r"`pip uninstall minorm`, then `pip install --force-reinstall --no-deps \.` in a clone of minorm-nn"
+    r"the distribution minorm 3\.1 \(another project\) is installed in the same folder as minorm-nn; "
+    r"run `pip uninstall minorm`, then `pip install --force-reinstall --no-deps \.` in a clone of minorm-nn"
 )
 
 
@@ -77,7 +77,9 @@ def test_another_projects_is_named(
 def test_our_own_under_its_old_name_is_told_apart(site: Path) -> None:
     install(site, "minorm", "0.1.0", installed.AUTHOR)
     said = installed.conflict() or ""
-    assert said.startswith("the distribution minorm 0.1.0, this project under its old name, is installed beside")
+    assert said.startswith(
+        "the distribution minorm 0.1.0 (this project under its old name) is installed in the same folder"
+    )
     assert "`pip uninstall minorm`" in said
 
 

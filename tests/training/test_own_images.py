@@ -147,14 +147,16 @@ def test_a_file_that_changed_does_not_go_on(pictures: str, tmp_path: Path) -> No
     model.write_text(f"{MODEL}\nopen({str(tmp_path / 'ran')!r}, 'w')\n")
     with pytest.raises(ValueError, match=r"own\.py is no longer the file"):
         Run.resume(out, pictures, model=f"{model}:build")
-    with pytest.raises(ValueError, match=f"{out} holds another own.py than {model}"):
+    with pytest.raises(ValueError, match=f"{out} has a own.py that differs from {model}"):
         Run(settings, out, pictures)
-    with pytest.raises(UntrustedCode, match=r"built by code that lies in its folder: 'build' in .*; nothing was run"):
+    with pytest.raises(
+        UntrustedCode, match=r"built by code that is in the same folder: 'build' in .*; nothing was run"
+    ):
         Run.resume(out, pictures)
     assert not (tmp_path / "ran").exists()
     assert Run.resume(out, pictures, trust=True).epoch == 1, "the copy is what it was trained with"
     (tmp_path / "run/own.py").write_text(model.read_text())
-    with pytest.raises(UntrustedCode, match=r"built by code that is not in its folder; nothing was run.*:build'"):
+    with pytest.raises(UntrustedCode, match=r"built by code that is not in the same folder; nothing was run.*:build'"):
         Run.resume(out, pictures, trust=True)
     assert not (tmp_path / "ran").exists()
 
@@ -218,12 +220,12 @@ def test_folders_that_do_not_fit_are_refused(pictures: str, tmp_path: Path) -> N
         (smaller / name).mkdir(parents=True)
         for i in range(10):
             Image.new("RGB", (20, 20)).save(smaller / name / f"{i}.png")
-    with pytest.raises(ValueError, match="of a model for 3 classes and 3 x 16 x 16 pixels; these are 2 classes"):
+    with pytest.raises(ValueError, match="is for 3 classes and 3 x 16 x 16 pixels, but these images have 2 classes"):
         Run.resume(out, str(smaller), trust=True)
     renamed = tmp_path / "renamed"
     shutil.copytree(pictures, renamed)
     (renamed / "checks").rename(renamed / "boxes")
-    with pytest.raises(ValueError, match="whose classes have other names: 'checks' where these images have 'boxes'"):
+    with pytest.raises(ValueError, match="have other names: 'checks', but these images have 'boxes'"):
         Run.resume(out, str(renamed), trust=True)
     for file in smaller.rglob("*.png"):
         file.write_bytes(b"none")

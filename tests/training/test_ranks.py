@@ -164,7 +164,11 @@ def test_ranks_that_read_different_files_are_found(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 2)):
         settings = Settings(epochs=1, batch_size=32, seed=seed, ranks=2)
         simulate(2, lambda group: fit(tmp_path / name, group, settings))  # noqa: B023
-    with pytest.raises(RankError, match=r"rank 1 reads another .*\.safetensors than rank 0; expected one file"):
+    with pytest.raises(
+        RankError,
+        match=r"rank 1 and rank 0 read different contents of .*\.safetensors; expected one "
+        r"file",
+    ):
         simulate(2, lambda group: resume(tmp_path / "ab"[group.rank], group))
 
 

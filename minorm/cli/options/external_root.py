@@ -10,5 +10,5 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--external-root",
         metavar="DIR",
-        help="a folder that you trust: an ONNX model's weights in other files may be links to files in it",
+        help="a folder that you trust: the external weight files of an ONNX model may be links into this folder",
     )

@@ -16,32 +16,52 @@ PER_DAY = 10.0
 
 def declare(grade: argparse.ArgumentParser) -> None:
     """Declare the options of `labs grade` in its parser."""
-    grade.add_argument("-o", "--out", "--csv", metavar="FILE", help="default: gradesN.csv here")
-    grade.add_argument("--reports", metavar="DIR", help="write a page a student there, as HTML; made if need be")
     grade.add_argument(
-        "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
+        "-o", "--out", "--csv", metavar="FILE", help="the CSV to write (default: gradesN.csv in the current folder)"
+    )
+    grade.add_argument(
+        "--reports", metavar="DIR", help="a folder for one HTML page per student, made if it does not exist"
+    )
+    grade.add_argument(
+        "--reference",
+        metavar="FILE",
+        help="a right solution, on which the judge is tried first (default: the solution in the checkout)",
     )
     grade.add_argument("--jobs", type=int, default=1, metavar="K", help="judge K submissions at a time (default 1)")
     grade.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="grade the submissions that are called so, as "
+        "--only", action="append", default=[], metavar="NAME", help="grade only the submissions of this name, such as "
         "'anna*', and leave the other rows of the CSV as they are; may be given several times",
     )  # fmt: skip
-    grade.add_argument("--roster", metavar="FILE", help="a CSV of the course's students, to put in front of their rows")
-    grade.add_argument("--roster-key", metavar="COLUMN", help="its column that is in the submissions' names")
-    grade.add_argument("--moodle", metavar="FILE", help="write the roster as Moodle's grading worksheet, filled in")
-    grade.add_argument("--canvas", metavar="FILE", help="write the roster as a CSV for Canvas's gradebook, filled in")
     grade.add_argument(
-        "--due", metavar="DATE", help="when it was to be handed in, as '2026-12-01 23:59'; by the files' dates"
+        "--roster", metavar="FILE", help="a CSV of the course's students, whose columns are put in front of the grades"
+    )
+    grade.add_argument(
+        "--roster-key", metavar="COLUMN", help="the column of the roster that occurs in the names of the submissions"
+    )
+    grade.add_argument(
+        "--moodle", metavar="FILE", help="write the roster with the grades as a grading worksheet for Moodle"
+    )
+    grade.add_argument(
+        "--canvas", metavar="FILE", help="write the roster with the grades as a CSV for Canvas's gradebook"
+    )
+    grade.add_argument(
+        "--due",
+        metavar="DATE",
+        help="the deadline, such as '2026-12-01 23:59'; the dates of the files are compared with it",
     )
     grade.add_argument(
         "--late-per-day",
         type=float,
         metavar="PERCENT",
-        help=f"of the score, for each day late (default {PER_DAY:g})",
+        help=f"the percentage of the score that is lost per day late (default {PER_DAY:g})",
     )
-    grade.add_argument("--late-days", type=int, metavar="DAYS", help="after so many days nothing counts")
     grade.add_argument(
-        "--trust", action="store_true", help="grade without walls as well, as on macOS: you trust these students"
+        "--late-days", type=int, metavar="DAYS", help="the number of days after which a submission gets no points"
+    )
+    grade.add_argument(
+        "--trust",
+        action="store_true",
+        help="grade even if the code cannot be walled off, as on macOS; only for students that you trust",
     )
 
 
@@ -97,4 +117,4 @@ def _require(args: argparse.Namespace, leader: str, metavar: str, *options: str)
     """Raise UsageError if one of `options` is given without the option `leader`."""
     lone = next((name for name in options if getattr(args, name) is not None), None)
     if lone is not None and getattr(args, leader) is None:
-        raise UsageError(f"--{lone.replace('_', '-')} goes with --{leader} {metavar}")
+        raise UsageError(f"--{lone.replace('_', '-')} needs --{leader} {metavar}")

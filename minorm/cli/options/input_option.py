@@ -17,7 +17,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what an input is given: a number for all of it, such as rate=16000, or a list, such as lengths=[3,5]",
+        help="the value of an input: one number for all its elements, such as rate=16000, or a list, such as "
+        "lengths=[3,5]",
     )
 
 

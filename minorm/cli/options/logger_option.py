@@ -13,8 +13,8 @@ LOGGERS = ("tensorboard", "wandb", "mlflow")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the option."""
-    parser.add_argument("--logger", choices=LOGGERS, help="hand each epoch's numbers to this tracker as well, which "
-                        "must be installed (default: tensorboard where it is)")  # fmt: skip
+    parser.add_argument("--logger", choices=LOGGERS, help="also write each epoch's numbers to this tracker, which "
+                        "must be installed (default: tensorboard if it is installed)")  # fmt: skip
 
 
 def check(logger: str | None) -> None:
@@ -39,6 +39,6 @@ def _tensorboard(folder: str) -> list[Callback]:
     try:
         folder.encode()
     except UnicodeEncodeError:
-        output.note(f"minorm train: {folder} is not UTF-8, which tensorboard needs; nothing is written for it")
+        output.note(f"minorm train: {folder} is not UTF-8, as tensorboard needs; nothing is written for tensorboard")
         return []
     return [TensorBoardCallback(folder)]

@@ -14,7 +14,7 @@ def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = ""
         default=[],
         metavar="NAME=N,N",
         help="the shape of an input, such as x=1,3,224,224, or the length of a free axis, such as height=224"
-        + (does or ", where guessing fails"),
+        + (does or ", needed if guessing fails"),
     )
 
 

@@ -21,21 +21,24 @@ NEEDED = (("freeze", 0), ("layer_decay", 1.0), ("new_head", False))  # options f
 
 def add(parser: argparse.ArgumentParser, option: Any) -> None:
     """Declare the options for pretrained weights: --init, --freeze and others."""
-    option("--init", metavar="FILE", help="begin with the weights of an ONNX model of any maker, of a run's folder, a "
-           "checkpoint, or a .safetensors, .npz or .pt file. Without --model an ONNX file and a run say the model; "
-           "with it weights are taken as far as names and shapes fit. The last layer is drawn anew for other "
-           "classes")  # fmt: skip
-    parser.add_argument("--new-head", action="store_const", const=True, help="with --init: draw the last layer anew "
-                        "also where the classes are the same")  # fmt: skip
-    option("--freeze", type=epochs, metavar="N|all", help="train the head alone for N epochs, or to the end: all other "
-           "layers, with their statistics, stay as --init has them; then the learning rate rises again")  # fmt: skip
-    option("--layer-decay", type=float, metavar="X", help="multiply the learning rate by X from the head to the "
-           "layers before it, and so on, in at most 12 groups (default 1)")  # fmt: skip
-    option("--mean", metavar="M,M,M", help="of each channel, which is subtracted from pixels (default: that of the "
-           "file of --init, or the usual one for the data)")  # fmt: skip
-    option("--std", metavar="S,S,S", help="of each channel, by which pixels are divided after that")
-    option("--pixel-range", choices=RANGES, help="what white is for --mean and --std (default 1); 255 without them "
-           "gives the model numbers from 0 to 255")  # fmt: skip
+    option("--init", metavar="FILE", help="begin with the weights of an ONNX file from any framework, a run's folder, "
+           "a checkpoint, or a .safetensors, .npz or .pt file. Without --model an ONNX file or a run also determines "
+           "the model. With --model the weights that fit by name and shape are taken. If the classes differ, the last "
+           "layer is initialized anew")  # fmt: skip
+    parser.add_argument("--new-head", action="store_const", const=True, help="with --init: initialize the last layer "
+                        "anew even if the classes are the same")  # fmt: skip
+    option("--freeze", type=epochs, metavar="N|all", help="train only the head for N epochs, or to the end: all other "
+           "layers and their statistics stay as in --init. After these epochs all layers are trained, and the "
+           "learning rate schedule begins again")  # fmt: skip
+    option("--layer-decay", type=float, metavar="X", help="the factor of the learning rate from each group of layers "
+           "to the group before it, beginning at the head, in at most 12 groups (default 1)")  # fmt: skip
+    option("--mean", metavar="M,M,M", help="the mean of each channel, which is subtracted from the pixels (default: "
+           "the mean in the file of --init, or the usual mean for the data)")  # fmt: skip
+    option(
+        "--std", metavar="S,S,S", help="the standard deviation of each channel, by which the pixels are then divided"
+    )
+    option("--pixel-range", choices=RANGES, help="the value of white for --mean and --std (default 1); with 255, and "
+           "no --mean and --std, the model gets numbers from 0 to 255")  # fmt: skip
     external_root.add(parser)
 
 
@@ -56,9 +59,7 @@ def resolve(args: argparse.Namespace) -> Pretrained | None:
         own = args.model is not None and is_file(args.model)
         for name, usual in NEEDED:
             if getattr(args, name) not in (None, usual) and not own:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} needs weights to begin with; expected --init FILE as well"
-                )
+                raise UsageError(f"--{name.replace('_', '-')} needs initial weights; expected --init FILE as well")
         return None
     if is_graph(args.init):
         extras.need("onnx")
@@ -89,8 +90,9 @@ def check_same_scaling(args: argparse.Namespace, found: Mapping[str, Any]) -> No
         if given is not None and numbers(given) not in (run, run[:1] if len(set(run)) == 1 else run):
             among = "" if args.pixel_range is None else f" by --pixel-range {args.pixel_range}"
             raise ValueError(
-                f"the run in {args.out} scales pixels from 0 to 1 by {name} {said(run)}, --resume goes on with that; "
-                f"got {given!r}{among}; for another value start a new run with another --out"
+                f"{name} is {given!r}{among}; expected {said(run)} for pixels from 0 to 1, as in the run in "
+                f"{args.out}, because --resume keeps the scaling of the pixels; for another value start a new run with "
+                "another --out"
             )
 
 
@@ -98,10 +100,13 @@ def sentences(training: Run) -> Iterator[str]:
     """Yield a line if the settings freeze layers, and a line if the layers have different learning rates."""
     settings = training.settings
     if settings.frozen_epochs:
-        until = f"for {settings.frozen_epochs} of {settings.epochs} epochs, then all is trained and the learning rate "
+        until = (
+            f"for {settings.frozen_epochs} of {settings.epochs} epochs; then all layers are trained, and the "
+            "learning rate "
+        )
         until += "begins anew" if settings.schedule != "constant" or settings.warmup_epochs else "stays"
         until = "to the end" if settings.frozen_epochs == settings.epochs else until
-        yield f"freeze {settings.freeze}: the head alone is trained {until}"
+        yield f"freeze {settings.freeze}: only the head is trained {until}"
     if settings.layer_decay != 1:
         first, *_, last = training.rates
         yield (f"layer-decay {settings.layer_decay:g}: the largest learning rate is {first:.3g} for the head, and "

@@ -12,8 +12,9 @@ from minorm.training import TTA
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the option."""
-    parser.add_argument("--tta", metavar="VIEWS", help="the mean of the probabilities over views of each image: hflip, "
-                        "vflip, rotations, crops, or several with commas, as hflip,crops")  # fmt: skip
+    parser.add_argument("--tta", metavar="VIEWS", help="average the probabilities over several views of each image: "
+                        "hflip, vflip, rotations, crops, or several of these with commas, such as "
+                        "hflip,crops")  # fmt: skip
 
 
 def wrapped(source: Source, args: argparse.Namespace) -> Any:

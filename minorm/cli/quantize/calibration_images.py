@@ -66,7 +66,8 @@ def _batched(source: Source, array: Any, labels: Any) -> Images:
     fixed = shape[0] if shape and isinstance(shape[0], int) else None
     if fixed is not None and not 0 < fixed <= len(array):
         raise ValueError(
-            f"{source.path} takes {fixed} images at a time; expected at least as many, but there are {len(array)}"
+            f"{source.path} takes batches of {fixed} images, but there are only {len(array)} images; expected at least "
+            f"{fixed}"
         )
     length = fixed or BATCH
     count = len(array) if fixed is None else len(array) // fixed * fixed
@@ -79,8 +80,8 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
     found = source.preprocessing
     if found is None:
         raise ValueError(
-            f"{source.path} does not say how images are scaled, and its input is not N x C x size x size with 1 or 3 "
-            "channels; use minorm.quantization in Python"
+            f"{source.path} does not say how images are scaled. This cannot be guessed, because the model's input is "
+            "not N x C x size x size with C = 1 or 3; use minorm.quantization in Python"
         )
     scale, pixels, labels = Normalize(found.mean, found.std), [], []
     paths = list(_pictures_below(args.calibrate))
@@ -92,7 +93,7 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
             continue
         labels.append(os.path.relpath(path, args.calibrate).split(os.sep)[0])
     if not pixels:
-        raise ValueError(f"--calibrate {args.calibrate}: there is no picture that can be read; expected at least one")
+        raise ValueError(f"--calibrate {args.calibrate}: no picture can be read; expected at least one")
     floats = np.stack(pixels).astype(np.float32) / np.float32(255)
     array = np.asarray(scale(floats, np.random.default_rng(0)), np.float32)
     known = set(labels) <= set(found.classes)
@@ -103,7 +104,7 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
 def _pictures_below(folder: str) -> Iterator[str]:
     """Yield the paths of all pictures below a folder in sorted order."""
     if not os.path.isdir(folder):
-        raise ValueError(f"--calibrate {folder} is no folder; expected one with pictures, or a .npz file")
+        raise ValueError(f"--calibrate {folder} is no folder; expected a folder with pictures, or a .npz file")
     for here, folders, files in os.walk(folder):
         folders.sort()
         yield from (os.path.join(here, name) for name in sorted(files) if name.lower().endswith(ENDINGS))

@@ -34,25 +34,43 @@ def add(commands: Any) -> None:
         "quantize",
         help="write a trained model as int8, without training",
         description="Write a trained model as an ONNX file whose weights are int8 and whose activations are 8 bits, "
-        "with QuantizeLinear and DequantizeLinear. The pictures say which scales activations need; their labels, where "
-        "folders have the names of the classes, say what it costs. Where that is too much, `minorm train --qat --init "
-        "MODEL` trains it away.",
+        "with QuantizeLinear and DequantizeLinear. The scales of the activations are measured on the pictures. If the "
+        "pictures are in folders with the names of the classes, the loss of accuracy is measured too. If too much is "
+        "lost, `minorm train --qat --init MODEL` can reduce the loss by training.",
         epilog="Example: minorm quantize model.onnx --calibrate images/ -o int8.onnx",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
     parser.add_argument("--calibrate", metavar="DIR|FILE.npz", help="pictures to run the model on; default: the images "
                         "of the run, or those of --data and --path")  # fmt: skip
     sources.add_data(parser)
-    parser.add_argument("-o", "--out", default="int8.onnx", metavar="FILE", help="default int8.onnx")
+    parser.add_argument(
+        "-o", "--out", default="int8.onnx", metavar="FILE", help="the file to write (default int8.onnx)"
+    )
     parser.add_argument("--observer", choices=list(OBSERVERS), default="mse", help="how the scale of an activation is "
                         "chosen (default mse: the least mean squared error)")  # fmt: skip
-    parser.add_argument("--activation", choices=list(ACTIVATION_TYPES), default="uint8", help="default uint8")
+    parser.add_argument(
+        "--activation",
+        choices=list(ACTIVATION_TYPES),
+        default="uint8",
+        help="the type of the activations (default uint8)",
+    )
     parser.add_argument("--exclude", action="append", default=[], metavar="MODULE", help="a module that stays float; "
-                        "several times for several")  # fmt: skip
-    parser.add_argument("--images", type=int, default=256, metavar="N", help="at most so many (default 256)")
-    parser.add_argument("--opset", type=int, metavar="N", help="13 to the newest (default: the lowest from 17 on)")
-    parser.add_argument("--json", action="store_true", help="the report as JSON")
-    parser.add_argument("--plot", metavar="FILE", help="a picture of noise and cost by layer (.png, .svg, .pdf)")
+                        "may be given several times")  # fmt: skip
+    parser.add_argument(
+        "--images",
+        type=int,
+        default=256,
+        metavar="N",
+        help="the largest number of pictures to run the model on (default 256)",
+    )
+    parser.add_argument(
+        "--opset",
+        type=int,
+        metavar="N",
+        help="the opset to write, 13 to the newest (default: the lowest possible opset from 17 on)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--plot", metavar="FILE", help="draw the noise and the cost of each layer (.png, .svg, .pdf)")
     external_root.add(parser)
     parser.set_defaults(run=run)
 
@@ -129,8 +147,8 @@ def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
     first: mn.Tensor = result[0] if isinstance(result, (tuple, list)) else result
     if first.ndim != 2:
         raise ValueError(
-            f"quantize: the model makes {tuple(first.shape)} of {len(batch)} images; expected one row for each image, "
-            "with one number for each class"
+            f"quantize: for {len(batch)} images the model's output has shape {tuple(first.shape)}; expected one row "
+            "for each image, with one number for each class"
         )
     return first
 
@@ -141,21 +159,23 @@ def _show(report: dict[str, Any], rows: Sequence[LayerNoise], args: argparse.Nam
     for line in table(rows, report["score"]):
         output.say(line)
     for name in report["stay_float"]:
-        output.say(f"stays float: {name}, which no integer operation reads")
-    output.say(f"{report['score']}: float {report['float']:.2%}, int8 in integers {report['int8']:.2%}")
+        output.say(f"stays float, because no integer operation reads it: {name}")
+    output.say(f"{report['score']}: float model {report['float']:.2%}, int8 model {report['int8']:.2%}")
     fake = report["fake_quantization"]
     output.say(
-        f"fake quantization in floats: {fake['differ']:,} of {fake['values']:,} numbers are not those of integers"
+        f"fake quantization: {fake['differ']:,} of {fake['values']:,} outputs differ from the outputs of the integer "
+        "model"
     )
-    output.say(f"{args.out}: {sizes['int8']:,} bytes, the float model {sizes['float']:,}")
+    output.say(f"{args.out}: {sizes['int8']:,} bytes (float model: {sizes['float']:,} bytes)")
     output.say(
-        f"onnxruntime: float {runtime['float_ms']:.2f} ms a batch, int8 {runtime['int8_ms']:.2f} ms; "
-        f"{runtime['same_class']:,} of {report['images']:,} images in the class that integers give"
+        f"onnxruntime: float {runtime['float_ms']:.2f} ms per batch, int8 {runtime['int8_ms']:.2f} ms; for "
+        f"{runtime['same_class']:,} of {report['images']:,} images it predicts the same class as minorm's integer model"
     )
     if runtime["saturates"]:
         output.say(
-            "this processor has no VNNI, and onnxruntime's sums of two products saturate at 16 bits: with the session "
-            f"option {runtime_comparison.PRECISE} = 1 it agrees in {runtime['same_class_exact']:,}"
+            "this processor has no VNNI instructions, so onnxruntime adds pairs of products in 16 bits, where they "
+            f"can saturate: with the session option {runtime_comparison.PRECISE} = 1 the class is the same for "
+            f"{runtime['same_class_exact']:,} images"
         )
 
 

@@ -27,9 +27,9 @@ def short(number: int) -> str:
 
 def gain_of_bfloat16(level: str) -> str:
     """Return a line that says what bfloat16 gains on a processor with kernels of this level."""
-    gain = "bfloat16: weights and activations take half the memory"
+    gain = "bfloat16: weights and activations take half as much memory as in float32"
     if level == "amx":
-        return f"{gain}, and products run on the processor's matrix tiles"
+        return f"{gain}, and matrix products run on the processor's matrix tiles"
     return f"{gain}; this processor has no matrix tiles (level {level}), so a step is no faster than in float32"
 
 
@@ -152,7 +152,7 @@ def compared(accuracy: float, guess: Guess) -> list[str]:
     lines = [guess.beside(accuracy)]
     if accuracy <= guess.accuracy:
         lines.append(
-            "try another --lr, a smaller --batch-size, or --resume with more --epochs; and look at the worst images of "
-            "report.html: are they in the right folders?"
+            "try another --lr, a smaller --batch-size, or --resume with more --epochs; also look at the worst images "
+            "in report.html: are they in the right folders?"
         )
     return lines

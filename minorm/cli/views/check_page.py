@@ -75,7 +75,9 @@ def _graph(report: Report) -> str:
     if not far:
         return ""
     if len(far) > MOST:
-        return f"<h2>Graph</h2><p>It has {len(far):,} layers without names of modules: too many to draw.</p>"
+        return (
+            f"<h2>Graph</h2><p>The model has {len(far):,} layers without module names, which are too many to draw.</p>"
+        )
     blocks = _blocks(report.layers, far)
     drawn, left = set[int](), MAX_BLOCK_BOXES
     for index, rows in enumerate(blocks):
@@ -141,7 +143,7 @@ def _drawing(
         lines += [(k, place + shift) for k, name in enumerate(first) if name in row.reads]
         lines += [(place + shift, shift + len(rows) + k) for k, name in enumerate(last) if name in row.gives]
     if len(lines) > LINES:
-        return f"<p>It has {len(lines):,} connections: too many to draw.</p>"
+        return f"<p>The graph has {len(lines):,} connections, which are too many to draw.</p>"
     pills_after = [Box(named.get(name, name), ends[name], "value") for name in last]
     return svg([*pills, *boxes, *pills_after], sorted(lines), label)
 

@@ -161,7 +161,7 @@ def _node(row: Row) -> Text:
 def _count(rows: Sequence[Row]) -> str:
     refused = sum(not row.runs for row in rows)
     runs = f"minorm runs {len(rows) - refused} of {len(rows)}" if refused else f"minorm runs all {len(rows)}"
-    return f"{runs}; gradient flows through {sum(row.trains for row in rows)}"
+    return f"{runs}; gradients flow through {sum(row.trains for row in rows)} nodes"
 
 
 def _operators(rows: Sequence[Row]) -> Group:
@@ -195,7 +195,7 @@ def _weights(weights: Sequence[Weight]) -> Group:
         table.add_row(_text(weight.name), _text(", ".join(weight.readers)), shape(weight.shape), f"{weight.count:,}")
     total = sum(weight.count for weight in weights)
     return _section(
-        "Would train", f"{total:,} numbers in {len(weights)} weights; load(trainable=...) changes it", table
+        "Would train", f"{total:,} numbers in {len(weights)} weights; load(trainable=...) chooses others", table
     )
 
 
@@ -211,7 +211,7 @@ def _tensors(tensors: Sequence[TensorRole]) -> Group:
         table.add_row(_text(tensor.name), _text(tensor.role, style), shape(tensor.shape), _text(tensor.why))
     counts = Counter(tensor.role for tensor in tensors)
     note = ", ".join(f"{count} {role}{'s' if count > 1 else ''}" for role, count in counts.items())
-    return _section("What trains", f"{note}; load(trainable=...) changes it", table)
+    return _section("What trains", f"{note}; load(trainable=...) chooses others", table)
 
 
 def _norms(found: Inspection) -> Group:

@@ -92,7 +92,7 @@ def _bars(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 def _bar_handles() -> list[Any]:
     return [
-        mpl.patches.Patch(color=BLUE, label="offset: its own"),
-        mpl.lines.Line2D([], [], color="black", linewidth=1.5, label="a finding from here on"),
-        mpl.patches.Patch(color=VERMILLION, label="gap of its output, of all layers so far"),
+        mpl.patches.Patch(color=BLUE, label="offset: of the layer's own running statistics"),
+        mpl.lines.Line2D([], [], color="black", linewidth=1.5, label="limit above which it is a finding"),
+        mpl.patches.Patch(color=VERMILLION, label="gap: of the layer's output, caused by all layers so far"),
     ]

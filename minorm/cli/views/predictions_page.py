@@ -39,9 +39,9 @@ class PredictionsPage:
     def html(self, broken: Sequence[str]) -> str:
         """Return the whole page. `broken` has a line for each file that could not be read, with the reason."""
         total, shown = self.labels.total(), len(self.kept)
-        said = f"{total:,} pictures, predicted by {self.model}. Those of which it is least sure come first."
+        said = f"{total:,} pictures, predicted by {self.model}. The least certain predictions come first."
         if shown < total:
-            said += f" Shown are {shown:,}; --csv has all."
+            said += f" This page shows {shown:,}; --csv writes all."
         counted = [(label, f"{count:,}") for label, count in self.labels.most_common()]
         figures = "".join(_figure(row, contents) for *_, row, contents in sorted(self.kept, reverse=True))
         more = [f"and {len(broken) - MAX_BROKEN_NAMED:,} more"] if len(broken) > MAX_BROKEN_NAMED else []

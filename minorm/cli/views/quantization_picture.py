@@ -36,7 +36,7 @@ def picture(rows: Sequence[LayerNoise], title: str) -> Figure:
         costs = [100 * (row.cost or 0.0) for row in shown]
         right.barh(places, costs, color=VERMILLION, height=0.4)
         right.set_xlim(min(0.0, *costs), max(1.0, *costs))
-        right.set_xlabel("lost when this layer alone is rounded, %")
+        right.set_xlabel("score lost when only this layer is rounded, %")
     return figure
 
 

@@ -40,7 +40,7 @@ def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]
         seen = pixels(loader.dataset, index)
         pictures = html_parts.image(html_parts.png(seen), label)
         if heat is not None:
-            pictures += html_parts.image(html_parts.png(overlaid(seen, heat)), f"what speaks for {taken}")
+            pictures += html_parts.image(html_parts.png(overlaid(seen, heat)), f"the parts that speak for {taken}")
         figures.append(
             f'<figure><div class="pair">{pictures}</div><figcaption><b>{for_page(label)}</b><br>'
             f"taken for {for_page(taken)}, {100 * share:.0f}&nbsp;%<br>"

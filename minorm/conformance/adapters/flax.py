@@ -47,7 +47,7 @@ def _group_norm(nnx: Any, case: Case, given: Any) -> Any:
 
 def _layer_norm(nnx: Any, case: Case, given: Any) -> Any:
     if len(layers.axes_of(case)) > 1:
-        raise NotImplementedError("Flax's LayerNorm has one axis of scales")
+        raise NotImplementedError("Flax's LayerNorm has scales along one axis only")
     if case.operator == "RMSNormalization":
         return nnx.RMSNorm(case.inputs[0].shape[-1], **given)
     return nnx.LayerNorm(case.inputs[0].shape[-1], use_bias=len(case.inputs) > 2, **given)

@@ -22,18 +22,18 @@ def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Call
     scale = parameters[0] if parameters else x  # LpNormalization and similar operators have no scale
     if case.operator == "BatchNormalization":
         if scale.ndim > 1:
-            raise NotImplementedError(f"{who} has no statistics of every position")
+            raise NotImplementedError(f"{who}'s batch norm has no statistics for each position")
         if x.ndim == 1:
-            raise NotImplementedError(f"{who}'s batch norm wants an axis of channels")
+            raise NotImplementedError(f"{who}'s batch norm needs a channel axis")
         if len(case.file_outputs) > 3:
-            raise NotImplementedError(f"{who} does not give the statistics of the batch")
+            raise NotImplementedError(f"{who}'s batch norm does not return the statistics of the batch")
     if case.operator == "GroupNormalization" and scale.shape[0] != x.shape[1]:
-        raise NotImplementedError(f"{who}'s group norm has scale and bias of each channel")
+        raise NotImplementedError(f"{who}'s group norm has one scale and bias per channel, not per group")
     if case.operator in ("LayerNormalization", "RMSNormalization"):
         if scale.shape != x.shape[axes_of(case)[0] :]:
-            raise NotImplementedError(f"{who}'s scale does not broadcast")
+            raise NotImplementedError(f"{who}'s scale must have the shape of the normalized axes")
         if len(case.file_outputs) > 1:
-            raise NotImplementedError(f"{who} gives y alone")
+            raise NotImplementedError(f"{who}'s layer returns only y")
     return layers[case.operator]
 
 

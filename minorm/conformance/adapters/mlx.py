@@ -25,7 +25,7 @@ def make_array(array: Any, kind: str) -> Any:
     import mlx.core as mx
 
     if kind == "float64":
-        raise NotImplementedError("MLX's layers have no float64")
+        raise NotImplementedError("MLX's layers do not support float64")
     mx.set_default_device(mx.cpu)
     return mx.array(array, getattr(mx, kind))
 
@@ -50,7 +50,7 @@ def forward(case: Case, x: Any, *parameters: Any) -> list[Any]:
 
 def _layer_norm(nn: Any, case: Case, channels: int, eps: float) -> Any:
     if len(layers.axes_of(case)) > 1:
-        raise NotImplementedError("MLX normalizes over the last axis alone")
+        raise NotImplementedError("MLX normalizes over the last axis only")
     more = {"bias": len(case.inputs) > 2} if case.operator == "LayerNormalization" else {}
     return getattr(nn, "LayerNorm" if more else "RMSNorm")(channels, eps, **more)
 

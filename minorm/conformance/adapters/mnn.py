@@ -21,7 +21,7 @@ def answer(case: Case) -> list[Any]:
         options = ["-f", "ONNX", "--modelFile", str(path), "--MNNModel", str(written), "--bizCode", "case"]
         _tools.mnnconvert(["mnnconvert", *options])
         if not written.exists():
-            raise NotImplementedError("its converter writes no file")
+            raise NotImplementedError("MNN's converter writes no file")
         net = nn.load_module_from_file(str(written), ["i0"], names)
         given = expr.const(np.ascontiguousarray(x), list(x.shape), expr.NCHW)
         results = net.forward([given])

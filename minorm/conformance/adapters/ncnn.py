@@ -18,7 +18,7 @@ def answer(case: Case) -> list[Any]:
     import ncnn
 
     if len(case.wanted) > 1:
-        raise NotImplementedError("a layer of ncnn's has one output")
+        raise NotImplementedError("an ncnn layer has only one output")
     with on_disk(case) as (path, x):
         package = importlib.util.find_spec("pnnx")
         assert package is not None and package.origin is not None  # noqa: PT018  both or neither
@@ -28,12 +28,12 @@ def answer(case: Case) -> list[Any]:
         done = subprocess.run([command, *options], cwd=path.parent, capture_output=True, text=True, check=False)
         text, weights = path.with_suffix(".ncnn.param"), path.with_suffix(".ncnn.bin")
         if done.returncode or not text.exists() or case.operator.lower()[:5] not in text.read_text().lower():
-            raise NotImplementedError("its converter knows no such layer")
+            raise NotImplementedError("the converter pnnx does not know this operator")
         net = ncnn.Net()
         net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
         net.opt.use_bf16_storage = False
         if net.load_param(str(text)) or net.load_model(str(weights)):
-            raise NotImplementedError("it does not load what its converter wrote")
+            raise NotImplementedError("ncnn does not load the file that the converter pnnx wrote")
         found = []
         for sample in x:
             run = net.create_extractor()

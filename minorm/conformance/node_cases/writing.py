@@ -15,9 +15,9 @@ LICENCE = "# Copyright (c) ONNX Project Contributors\n#\n# SPDX-License-Identifi
 CASE_FOLDERS = {"node": "node", "simple": "model"}  # folders of onnx/backend/test/case
 README = """# Test cases of normalizations
 
-{nodes} cases of single nodes, and {models} of gradients. onnx/backend/test has no cases like these: training mode with
-every momentum and in older versions; data at offsets, of small and of no variance; axes, broadcast scales, stash types
-and float16; gradients by the operator Gradient.
+There are {nodes} cases of single nodes, and {models} cases of gradients. onnx/backend/test has no cases like these:
+training mode with every momentum and in older versions; data far from 0, and data with a small variance or none; axes,
+broadcast scales, stash types and float16; gradients by the operator Gradient.
 
 | folder | what is in it | where it belongs |
 |---|---|---|
@@ -25,11 +25,11 @@ and float16; gradients by the operator Gradient.
 | case/node, case/model | the Python that makes them | onnx/backend/test/case |
 
 Outputs are computed in float64 from the inputs as they are stored, and then rounded to their type. onnx compares with
-rtol=1e-3 and atol=1e-7. Data at an offset are quarters, each with its negative. In float32 their sum is exact, as
-x - mean is: an implementation fails there if it computes E[x^2] - E[x]^2, or a mean that is not exact. In float16 scale
-is 1 and bias 0, as a sum that cancels would leave nothing to compare.
+rtol=1e-3 and atol=1e-7. Data far from 0 are an offset plus multiples of 1/4, each with its negative. In float32 their
+sum and x - mean are exact. So an implementation fails there if it computes E[x^2] - E[x]^2, or a mean that is not
+exact. In float16 scale is 1 and bias 0, because a sum that cancels would leave nothing to compare.
 
-onnx.checker refuses GroupNormalization of opset 18, which is deprecated. Files of opset 18 to 20 have it all the same.
+onnx.checker refuses GroupNormalization of opset 18, which is deprecated, but files of opset 18 to 20 contain it.
 
 | operator | opsets | cases |
 |---|---|---|

@@ -26,9 +26,11 @@ def read(contents: bytes) -> Picture:
         if height >= 0xFF000000:  # a negative number: rows from the top
             height = (1 << 32) - height
     if compression not in _PLAIN:
-        raise ValueError(f"its compression is {_OTHER.get(compression, compression)}; expected a BMP without")
+        raise ValueError(
+            f"its compression is {_OTHER.get(compression, compression)}; expected a BMP without compression"
+        )
     if not width or not height:
-        raise ValueError(f"it says that it has {width} x {height} pixels")
+        raise ValueError(f"the header says that the picture has {width} x {height} pixels")
     row = (width * bits + 31) // 32 * 4
     if offset + row * height > len(contents):
         raise ValueError("image file is truncated")

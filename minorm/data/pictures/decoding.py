@@ -39,7 +39,8 @@ class BrokenImage(ValueError):
 @documented(
     {},
     path="a PNG, JPEG, WebP, BMP, GIF or TIFF",
-    size="height and width: the shorter side is scaled to it, the centre cut; None keeps all of the picture",
+    size="the height and width of the result: the shorter side is scaled to this size, and the centre square is cut "
+    "out; None keeps the whole picture",
     channels="3 for RGB, 1 for grey",
     max_bytes="the most memory of the decoded picture, at 4 bytes a value; None allows 512 MiB",
 )
@@ -100,8 +101,8 @@ def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> 
             image.draft(None, (1, 1))
             image.load()
     elif not picture.checked and max_bytes is None and taken > FACTOR * length + LATE:
-        raise ValueError(f"it takes {taken:,} bytes to find out whether it is whole, "
-                         f"far more than its {length:,}; {limits.raised(most)}")  # fmt: skip
+        raise ValueError(f"to find out whether the file is whole, decoding takes {taken:,} bytes, far more than the "
+                         f"{length:,} bytes of the file; {limits.raised(most)}")  # fmt: skip
 
 
 def _opened(picture: Picture) -> Any:
@@ -204,6 +205,6 @@ def _reason(contents: bytes, error: Exception) -> str:
     if not contents:
         return f"is empty; expected a {FORMATS} file"
     if isinstance(error, picture_files.OtherFormatError):
-        return f"is no picture that can be read; expected a {FORMATS} file"
+        return f"is no readable picture; expected a {FORMATS} file"
     said = str(error).rstrip(".") or type(error).__name__
     return f"cannot be decoded: {said}"

@@ -60,7 +60,7 @@ def read(contents: bytes) -> Picture:
     page = _page(contents)
     width, height = page.one(WIDTH, 0), page.one(HEIGHT, 0)
     if not width or not height:
-        raise ValueError(f"it says that it has {width} x {height} pixels")
+        raise ValueError(f"the file says that the picture has {width} x {height} pixels")
     bits, samples = _check_kind(page)
     compressed = page.one(COMPRESSION, _PLAIN) != _PLAIN
     page.entries.update(_pieces(page, len(contents), width, height, bits * samples, samples, compressed))
@@ -126,12 +126,14 @@ def _pieces(
     """
     layers = samples if page.one(PLANES, 1) == 2 else 1
     if layers > 1 and bits > 8 * samples:
-        raise ValueError("its colours lie apart and have 16 bits; expected them side by side, or 8 bits")
+        raise ValueError(
+            "its colours are stored in separate planes and have 16 bits; expected interleaved colours, or 8 bits"
+        )
     tiled = TILES in page.entries
     if tiled:
         across, down = page.one(TILE_WIDTH, 0), page.one(TILE_HEIGHT, 0)
         if not across or not down or across * down > max(PIXEL * width * height, SMALL):
-            raise ValueError(f"its tiles have {across} x {down} pixels, and it has {width} x {height}")
+            raise ValueError(f"its tiles have {across} x {down} pixels, but the picture has {width} x {height}")
         count, places = -(-height // down) * -(-width // across) * layers, (TILES, TILE_LENGTHS)
     else:
         across, down = width, max(1, min(page.one(ROWS, height), height))

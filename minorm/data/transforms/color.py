@@ -63,7 +63,7 @@ class Normalize(ImageTransform):
         return f"Normalize(mean={mean}, std={std})"
 
 
-@documented(TRANSFORM, num_output_channels="1, or 3 equal ones")
+@documented(TRANSFORM, num_output_channels="the number of channels of the result: 1, or 3 equal channels")
 class Grayscale(ImageTransform):
     """y = 0.2989 red + 0.587 green + 0.114 blue: turns colours to grey.
 
@@ -106,10 +106,10 @@ class RandomGrayscale(ImageTransform):
 
 @documented(
     {},
-    brightness="(a, b) that f is drawn from, or d for (max(0, 1 - d), 1 + d)",
-    contrast="(a, b) that f is drawn from, or d for (max(0, 1 - d), 1 + d)",
-    saturation="(a, b) that f is drawn from, or d for (max(0, 1 - d), 1 + d)",
-    hue="(a, b) within -0.5 to 0.5 that f is drawn from, or d for (-d, d)",
+    brightness="(a, b), the range from which f is drawn, or d for the range (max(0, 1 - d), 1 + d)",
+    contrast="(a, b), the range from which f is drawn, or d for the range (max(0, 1 - d), 1 + d)",
+    saturation="(a, b), the range from which f is drawn, or d for the range (max(0, 1 - d), 1 + d)",
+    hue="(a, b), the range within -0.5 to 0.5 from which f is drawn, or d for the range (-d, d)",
 )
 class ColorJitter(ImageTransform):
     """Changes brightness, contrast, saturation and hue of each image by random factors, in a random order.

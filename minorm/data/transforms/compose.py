@@ -84,8 +84,9 @@ class RandomApply(ImageTransform):
         if chosen.any():
             changed = Compose(self.transforms)(images[chosen], generator)
             if changed.shape[1:] != images.shape[1:]:
-                raise ValueError(f"RandomApply: the transforms make {changed.shape[1:]} of {images.shape[1:]}; "
-                                 "expected the same shape, as the other images keep theirs")  # fmt: skip
+                raise ValueError(f"RandomApply: for images of shape {images.shape[1:]} the transforms' result has "
+                                 f"shape {changed.shape[1:]}; expected the same shape, because the other images are "
+                                 "not transformed")  # fmt: skip
             found[chosen] = changed
         return found
 
@@ -93,7 +94,7 @@ class RandomApply(ImageTransform):
         return _listed("RandomApply", self.transforms, f"p={self.p:g}")
 
 
-@documented(TRANSFORM, p="the probability of each transform; None takes all alike")
+@documented(TRANSFORM, p="the probability of each transform; None gives all transforms the same probability")
 class RandomChoice(ImageTransform):
     """Applies one of the transforms, drawn for each image.
 
@@ -111,8 +112,8 @@ class RandomChoice(ImageTransform):
         given = np.ones(len(self.transforms)).tolist() if p is None else p
         listed = isinstance(given, (Sequence, np.ndarray)) and len(given) == len(self.transforms)
         if not (listed and all(is_number(n) and n >= 0 for n in given) and sum(given) > 0):
-            raise ValueError(f"RandomChoice: p={p!r} for {len(self.transforms)} transforms; expected a share for "
-                             "each, at least 0, with a sum above 0")  # fmt: skip
+            raise ValueError(f"RandomChoice: p={p!r} for {len(self.transforms)} transforms; expected a number of at "
+                             "least 0 for each transform, with a sum above 0")  # fmt: skip
         shares = np.asarray(given, np.float64)
         self.p = None if p is None else list(p)
         self._shares = shares / shares.sum()
@@ -123,7 +124,7 @@ class RandomChoice(ImageTransform):
         parts = {int(i): applied(self.transforms[i], images[which == i], generator) for i in np.unique(which)}
         shapes = {part.shape[1:] for part in parts.values()}
         if len(shapes) > 1:
-            raise ValueError(f"RandomChoice: the transforms make images of {sorted(shapes)}; expected the same shape")
+            raise ValueError(f"RandomChoice: the transforms' results have shapes {sorted(shapes)}; expected one shape")
         found = np.empty((len(images), *(shapes.pop() if shapes else images.shape[1:])), images.dtype)
         for i, part in parts.items():
             found[which == i] = part

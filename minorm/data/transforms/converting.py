@@ -47,7 +47,10 @@ def image(name: str, picture: Any) -> Any:
 
 
 @documented(
-    {}, dtype="the type wanted", scale="True: what fills one integer type, or 0 to 1 in floats, fills the other"
+    {},
+    dtype="the type wanted",
+    scale="True scales the numbers: the full range of an integer type, or 0 to 1 in "
+    "floats, becomes the full range of the new type",
 )
 class ToDtype(Shown):
     """Converts images to another type.

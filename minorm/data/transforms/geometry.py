@@ -98,7 +98,9 @@ class CenterCrop(ImageTransform):
         return images[:, :, top : top + self.size[0], start : start + self.size[1]].copy()
 
 
-@documented(TRANSFORM, padding="what is added on each side before, one number or (vertical, horizontal)")
+@documented(
+    TRANSFORM, padding="the number of pixels added on each side before the crop: one number, or (vertical, horizontal)"
+)
 class RandomCrop(ImageTransform):
     """Crops a random window of `size` from each image, after adding `padding` on each side.
 

@@ -20,7 +20,7 @@ FAR = 1e6  # pixels: a place on the horizon is NaN, and is replaced by one far o
 
 @documented(
     WARP,
-    distortion_scale="how far the corners may move in, 0 to 1: 1 is half of the image",
+    distortion_scale="how far each corner may move inward, from 0 to 1, where 1 is half of the image",
 )
 class RandomPerspective(ImageTransform):
     """Shows each image with probability p as if seen from the side: each corner moves inward by a random distance.

@@ -32,8 +32,9 @@ class InterpolationMode(StrEnum):
 
 @documented(
     TRANSFORM,
-    size="(height, width), or the shorter side, which keeps the proportions",
-    max_size="the longer side at most, with one size; the shorter one is less then. None is no limit",
+    size="(height, width), or one number for the shorter side, which keeps the proportions",
+    max_size="the largest length of the longer side, if size is one number; the shorter side may then be less than "
+    "size. None is no limit",
 )
 class Resize(ImageTransform):
     """Resizes images.
@@ -55,8 +56,8 @@ class Resize(ImageTransform):
         alone = size[0] if isinstance(size, Sequence) and len(size) == 1 else size
         sizes = pair("Resize", "size", alone, 1)
         if max_size is not None and not (is_int(alone) and is_int(max_size) and max_size > sizes[0]):
-            raise ValueError(f"Resize: max_size={max_size!r} with size={size!r}; expected an int above size, which is "
-                             "one number then, or None")  # fmt: skip
+            raise ValueError(f"Resize: max_size={max_size!r} with size={size!r}; expected one number for size and an "
+                             "int above it for max_size, or max_size=None")  # fmt: skip
         self.size = sizes[0] if is_int(alone) else sizes
         self.interpolation, self.max_size = _mode("Resize", interpolation), max_size
         self.antialias = bool(antialias)

@@ -26,11 +26,11 @@ class ImageTransform(Shown):
         array = images.array if isinstance(images, Tensor) else images
         if not devices.is_host(array):
             raise ValueError(f"{type(self).__name__}: images are on {devices.device_of(array)}, and transforms compute "
-                             "on the CPU; expected them before they go to the GPU")  # fmt: skip
+                             "on the CPU; transform the images before they are copied to the GPU")  # fmt: skip
         if not isinstance(array, np.ndarray) or array.ndim not in (3, 4):
             raise ValueError(f"{type(self).__name__}: images are {getattr(images, 'shape', type(images).__name__)}; "
-                             "expected an array of shape (N, C, H, W), or (C, H, W) for one; "
-                             "ToTensor makes one of a picture")  # fmt: skip
+                             "expected an array of shape (N, C, H, W), or (C, H, W) for one image; ToTensor turns a "
+                             "picture into such a Tensor")  # fmt: skip
         if array.dtype.kind not in "iub" and not dtypes.is_float(array.dtype):
             raise TypeError(f"{type(self).__name__}: images are {array.dtype}; expected floats, integers or bools")
         if 0 in array.shape[-2:]:
@@ -47,8 +47,8 @@ class ImageTransform(Shown):
 def check_floats(name: str, images: Array) -> None:
     """Raise TypeError for integers, which cannot hold the results of changes in brightness."""
     if images.dtype.kind in "iub":
-        raise TypeError(f"{name}: the images are {images.dtype}; expected floats: "
-                        "ArrayDataset(images, labels, scale=255), or ToTensor before it")  # fmt: skip
+        raise TypeError(f"{name}: the images are {images.dtype}; expected floats; use ArrayDataset(images, labels, "
+                        "scale=255), or ToTensor before this transform")  # fmt: skip
 
 
 def drawn_sides(

@@ -28,7 +28,7 @@ Fill: TypeAlias = float | Sequence[float]  # one number, or one for each channel
 
 @documented(
     WARP,
-    expand="True is a ValueError: the images of a batch keep one size",
+    expand="only False is possible; True is a ValueError, because all images of a batch have the same size",
 )
 class RandomRotation(ImageTransform):
     """Turns each image about its centre by a random angle, counterclockwise.
@@ -48,7 +48,9 @@ class RandomRotation(ImageTransform):
         fill: Fill = 0,
     ) -> None:
         if expand:
-            raise ValueError("RandomRotation: expand=True; expected False, as the images of a batch have one size")
+            raise ValueError(
+                "RandomRotation: expand=True; expected False, because all images of a batch have the same size"
+            )
         name = "RandomRotation"
         self.degrees, self.interpolation = around(name, "degrees", degrees), mode(name, interpolation)
         self.center, self.fill = point(name, "center", center), fill
@@ -66,7 +68,8 @@ class RandomRotation(ImageTransform):
     WARP,
     translate="the largest shift, as shares of width and height, rounded to whole pixels; None moves nothing",
     scale="(a, b), the range of the factor; None keeps the size",
-    shear="(a, b), the range in degrees of the shear along x, or d for (-d, d); four numbers: along y, too",
+    shear="(a, b), the range in degrees of the shear along x, or d for the range (-d, d); four numbers give the "
+    "ranges along x and y",
 )
 class RandomAffine(ImageTransform):
     """Turns (clockwise), moves, scales and shears each image by random amounts.

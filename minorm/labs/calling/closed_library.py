@@ -21,7 +21,9 @@ PACKAGES = (
     "torch", "tensorflow", "jax", "flax", "keras", "onnxruntime", "onnx", "cupy", "scipy.stats", "statsmodels",
     "sklearn.preprocessing",
 )  # fmt: skip
-WHY = "is closed here: use a formula, an invariant or a finite difference of your own, or your own earlier solution"
+WHY = (
+    "cannot be used here; use a formula, an invariant or a finite difference of your own, or your own earlier solution"
+)
 
 
 class LibraryClosed(ImportError):

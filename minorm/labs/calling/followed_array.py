@@ -55,7 +55,7 @@ class FollowedArray:
         if name not in METHODS:
             with contextlib.suppress(Exception):
                 self._run("refused", f"x.{name}")
-            raise AttributeError(f"x.{name}: the check cannot follow it")
+            raise AttributeError(f"the check cannot follow x.{name}")
         return functools.partial(self._run, "method", name, self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -135,7 +135,7 @@ def run(ask: Ask, kind: str, name: str, args: Any, options: Any) -> Any:
         try:
             question = packed(list(args)), packed(options)
         except NotFollowed as error:
-            ask("refused", f"{name} was given {error}", [], {})
+            ask("refused", f"{name} of {error}", [], {})
             raise
         return unpacked(ask, ask(kind, name, *question))
 

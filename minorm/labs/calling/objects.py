@@ -61,7 +61,7 @@ def statistics(block: Any) -> Statistics:
     if isinstance(block, Followed):
         return Statistics(block)
     if not isinstance(block, np.ndarray) or block.dtype != np.float64 or block.ndim != 2 or len(block) != 4:
-        raise ValueError("statistics are four vectors of float64")
+        raise ValueError("expected statistics as four vectors of float64")
     return Statistics(np.ascontiguousarray(block))
 
 

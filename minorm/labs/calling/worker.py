@@ -93,7 +93,7 @@ class Closed(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:  # noqa: ARG002  importlib's signature
         """Raise ImportError for modules that contain the right answers."""
         if name.startswith(SECRET):
-            raise ImportError(f"{name} is closed while a submission is graded")
+            raise ImportError(f"{name} cannot be imported while a submission is graded")
 
 
 def close_checks() -> None:

@@ -107,7 +107,7 @@ def _one_after_the_other(student: Any, rng: np.random.Generator) -> None:
         verdicts.one_pass(follow, len(x), x[0].size, what)
         counts = np.arange(2, len(x) + 1)
         running = np.array([np.ravel(_sums(x[:count])) for count in counts])
-        words = "M after each value, the sum for the values so far"
+        words = "M after each value: the sum over the values so far"
         verdicts.formed(follow, [running, running / counts[:, None]], what, words, rtol=1e-3)
 
 

@@ -120,7 +120,7 @@ def _timed(ask: Any, pieces: tuple[str, ...], rng: np.random.Generator, repeats:
     for place, value in zip(places, values, strict=True):
         x[place] = value
         right.append(x.sum(dtype=np.float64))
-    close(found, np.array(right), f"{options['function']} of {size} numbers that change", rtol=1e-4)
+    close(found, np.array(right), f"{options['function']} of {size} changing numbers", rtol=1e-4)
     return seconds / repeats
 
 
@@ -149,8 +149,8 @@ def lanes_fast(student: Any, rng: np.random.Generator) -> None:
     if disturbed > 1.5:
         raise Failure(
             "not tried",
-            f"the machine is busy: our own plain loop took {disturbed:.1f} times as long in some rounds as in others, "
-            f"and lanes was {speed:.1f} times as fast; grade it again when nothing else runs",
+            f"the machine is busy, because our own plain loop usually took {disturbed:.1f} times as long as in its "
+            f"best round. lanes was {speed:.1f} times as fast as the loop; grade again when nothing else runs",
         )
     true(False, "lanes of 1 MB", "at least twice as fast as a plain loop", f"{speed:.2f} times as fast")
 
@@ -244,12 +244,18 @@ def _why_not_shared(rows: Any, size: int, threads: int, passes: int) -> tuple[st
         return f"each number read {['once', 'at most 3 times'][passes > 1]}", f"{total / size:.1f} times"
     if loads.max() > 1.6 * loads.sum() / threads:
         busiest = int(np.argmax(loads))
-        got = f"thread {busiest} loaded {loads[busiest]} of {loads.sum()}, including numbers that others had written"
+        got = (
+            f"thread {busiest} loaded {loads[busiest]} of {loads.sum()}, including numbers that other threads had "
+            "written"
+        )
         return f"about {loads.sum() // threads} numbers for each thread to load", got
     if places.sum() > size / 64:
         return "a few sums written for each chunk", f"{places.sum()} places written, as by a copy"
     if meanwhile.sum() < pauses.sum() / 4:
-        got = f"one after the other: others read in {meanwhile.sum()} of the {pauses.sum()} moments when one rested"
+        got = (
+            f"threads that read one after the other: in only {meanwhile.sum()} of {pauses.sum()} pauses of a thread "
+            "did others read"
+        )
         return "threads that read at the same time", got
     return ()
 

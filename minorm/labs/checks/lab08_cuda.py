@@ -67,7 +67,7 @@ def _text(student: Any, piece: str) -> str:
     for word in FOREIGN:
         true(word not in text.replace("\\\n", ""), piece, "CUDA alone", f"text with {word!r}")
     wide = [match[1] for match in DOUBLE.finditer(text) if match[1]]
-    true(not wide, piece, "float alone, as the task asks", f"text with {wide[0]!r}" if wide else "")
+    true(not wide, piece, "only float, as the task asks", f"text with {wide[0]!r}" if wide else "")
     return text
 
 
@@ -76,7 +76,7 @@ def _require_at_most(counts: Any, bound: int, what: str, of: str, why: str) -> N
     counts = np.asarray(counts)
     block, thread = (int(place) for place in np.unravel_index(np.argmax(counts), counts.shape))
     most, total = int(counts[block, thread]), int(counts[block].sum())
-    got = f"thread {thread} of block {block}: {most} of the {total} {of} in its block"
+    got = f"{most} by thread {thread} of block {block}, of the {total} {of} in this block"
     true(most <= bound, what, f"at most {bound} {of} by each thread{why}", got)
 
 
@@ -175,7 +175,9 @@ def _every_barrier_needed(student: Any, rng: np.random.Generator, piece: str, th
     for which in range(count):
         changed = any(_barrier_shows(student, _numbers(rng, 1, size), piece, which) for size in (threads, 4 * threads))
         what = f"block_sum without its barrier number {which + 1}"
-        true(changed, what, "a wrong result in some order of threads", "the right result, so it is not needed")
+        true(
+            changed, what, "a wrong result in some order of threads", "the right result, so this barrier is not needed"
+        )
 
 
 def _barrier_shows(student: Any, x: Any, piece: str, which: int) -> bool:
@@ -228,7 +230,7 @@ def _by_shuffles(student: Any, rng: np.random.Generator, threads: int) -> None:
     expected = f"{warps} writes into shared memory in a block, one for each warp"
     true(writes <= 2 * warps + 2, what, expected, f"{writes} writes")
     least = int(shuffles.min())
-    true(least >= 5, what, "5 shuffles by each thread, for the 32 of its warp", f"{least} by one thread")
+    true(least >= 5, what, "5 shuffles by each thread, for the 32 threads of its warp", f"{least} by one thread")
     most = int(shuffles.max())
     true(levels <= most <= 14, what, f"{levels} shuffles for {threads} threads, in two levels", f"{most}")
 

@@ -91,7 +91,7 @@ def too_old(student: Any, rng: np.random.Generator) -> None:
         student,
         "since",
         None,
-        "since of a node of domain 'com.example' in a model without it",
+        "since of a node of domain 'com.example' in a model without this domain",
         data,
         domain="com.example",
     )

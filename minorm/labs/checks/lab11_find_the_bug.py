@@ -293,7 +293,7 @@ def _shows(oracle: Callable[[Any], list[Any]], case: Any, bound: float, others: 
     for name in others:
         if _answer(oracles.ORACLES[name], case)[0] <= AGREES:
             return
-    raise Wrong(what, f"another oracle within {AGREES:g} of the formula", "no other oracle: the case breaks all")
+    raise Wrong(what, f"another oracle within {AGREES:g} of the formula", "the case breaks all other oracles")
 
 
 def _require_few(case: Any, fewest: int, what: str) -> None:

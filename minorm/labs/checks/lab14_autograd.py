@@ -257,7 +257,7 @@ def doublings(student: Any, rng: np.random.Generator) -> None:
     program: Program = [("add", (i, i)) for i in range(40)]
     x, dy = rng.standard_normal((2, 3))
     got = parts(student.gradients(program, [x], dy), 2, "value and gradient of forty doublings")
-    close(got[1], dy * 2.0**40, "the gradient of x behind forty doublings")
+    close(got[1], dy * 2.0**40, "the gradient of x before forty doublings")
 
 
 LAB.provide("14.1", unbroadcast=right.unbroadcast)

@@ -46,8 +46,13 @@ def _case_that_shows(letter: str, case: Any, what: str) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         fair = museum.distance(planted.RIGHT_TOO[function](**case), museum.right(function, case))
         off = museum.off(letter, case)
-    true(fair <= AGREES, what, "numbers on which a right program is right", f"one is {fair:.3g} off as well")
-    true(off > SHOWN, what, f"exhibit {letter} more than {SHOWN:g} off", f"{off:.3g}")
+    true(
+        fair <= AGREES,
+        what,
+        "numbers on which a right program gives the right answer",
+        f"a right program is off by {fair:.3g} as well",
+    )
+    true(off > SHOWN, what, f"exhibit {letter} is off by more than {SHOWN:g}", f"{off:.3g}")
     return case
 
 

@@ -99,7 +99,7 @@ def logits(student: Any, rng: np.random.Generator) -> None:
     _logits(student, rng, 3, 5, 1.0)
 
 
-@LAB.check("16.3", "they do not change when weights grow")
+@LAB.check("16.3", "logits do not change when weights grow")
 def bounded(student: Any, rng: np.random.Generator) -> None:
     _logits(student, rng, 1, 7, 1000.0)
     q, k = rng.standard_normal((2, 2, 5, 12)) + 3

@@ -16,7 +16,7 @@ LAB = Lab(
     18,
     "lab18_fold_quantize",
     "Fold and quantize",
-    "How does a network with BatchNorm become one of bytes, and how wrong may it be then?",
+    "How does a network with BatchNorm become a network of bytes, and how large may its errors be?",
     minutes=90,
     needs=(1, 4),
 )
@@ -127,7 +127,12 @@ def _bounded(student: Any, rng: np.random.Generator, n: int, offset: float) -> N
     what = f"rounding_bound, x {x.shape}, W {W.shape}, numbers about {offset:g}"
     got = numbers(own_answer(student, "rounding_bound", x, W, c, mean, var, eps, s, b, U), what, f"shape {apart.shape}")
     equal(got.shape, apart.shape, f"the shape of {what}")
-    true((got >= apart).all(), what, "a bound that holds", f"{np.max(apart / got):.3g} times it, in float32")
+    true(
+        (got >= apart).all(),
+        what,
+        "a bound that holds",
+        f"errors up to {np.max(apart / got):.3g} times the bound, in float32",
+    )
     close(got, _rounding(x, W, c, mean, var, eps, s, b, U), what, rtol=1e-6)
 
 
@@ -277,13 +282,18 @@ def _quantized(student: Any, x: Any, W: Any, x_scale: float, W_scale: Any, tight
     what = f"quantization_bound, x {x.shape}, W {W.shape}"
     got = numbers(own_answer(student, "quantization_bound", x, W, x_scale, W_scale), what, f"shape {off.shape}")
     equal(got.shape, off.shape, f"the shape of {what}")
-    true((got >= off * (1 - 1e-9)).all(), what, "a bound that holds", f"errors up to {np.max(off / got):.3g} times it")
+    true(
+        (got >= off * (1 - 1e-9)).all(),
+        what,
+        "a bound that holds",
+        f"errors up to {np.max(off / got):.3g} times the bound",
+    )
     if tight:
         wide = np.max(got / off)
         true(
             wide <= TOO_WIDE,
             what,
-            f"at most {TOO_WIDE:g} times the error, where all point one way",
+            f"at most {TOO_WIDE:g} times the error, if all rounding errors have the same sign",
             f"{wide:.3g} times",
         )
 

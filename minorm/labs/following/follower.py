@@ -96,7 +96,7 @@ class Follower:
         positional = [self._taken(value, given) for value in args["list"]]
         named = {key: self._taken(value, given) for key, value in options["dict"].items()}
         if kind == "conversion":
-            raise numpy_operations.Unknown(f"{name} of an array, or list(), memoryview() or the like of its numbers")
+            raise numpy_operations.Unknown(f"{name} of an array (or list(), memoryview() or a similar call)")
         if kind == "plain":
             return {"plain": self._plain(name, given[0])}
         if name == "array" and named.get("copy") is False:
@@ -135,12 +135,12 @@ class Follower:
         if name == "bool":
             self.decisions -= 1
             if self.decisions < 0:
-                raise numpy_operations.Unknown("`if` or `while` for so many numbers")
+                raise numpy_operations.Unknown("`if` or `while` for so many single numbers")
             return bool(source.value)
         self.plain -= size
         if self.plain < 0:
             words = {"item": ".item()", "tolist": ".tolist()"}.get(name, f"{name}() (or math's and statistics')")
-            raise numpy_operations.Unknown(f"{words} makes Python's number of one of NumPy's type {source.value.dtype}")
+            raise numpy_operations.Unknown(f"{words}, which turns a {source.value.dtype} of NumPy into a Python number")
         if name in ("item", "tolist"):
             return getattr(source.value, name)()
         return {"int": int, "float": float}[name](source.value)

@@ -25,8 +25,9 @@ def same_answer(followed: Any, plain: Any, what: str) -> None:
         first, second = np.asarray(one), np.asarray(other)
         if first.dtype != second.dtype or not np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
             raise Wrong(
-                what, "the same numbers, however the check calls it",
-                "other numbers when the check follows each operation; does the code check the type of its argument?",
+                what, "the same numbers with and without the check's tracing",
+                "other numbers when the check traces each operation; does the code depend on the type of its "
+                "argument?",
             )  # fmt: skip
 
 
@@ -47,7 +48,9 @@ def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") ->
     for event in follow.events:
         seen = [name for name in event.types if name not in (*names, "bool")]
         if seen and event.depends:
-            raise Wrong(what, f"{' or '.join(names)} on the way{why}", f"{event.name} gave {seen[0]}")
+            raise Wrong(
+                what, f"all intermediate results in {' or '.join(names)}{why}", f"a result of {event.name} in {seen[0]}"
+            )
 
 
 def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: str) -> None:
@@ -59,7 +62,7 @@ def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: st
         if event.name in ("-", "-=", "np.subtract") and event.depends and wide in event.types:
             size = max(np.size(value.value) for value in event.outputs)
             if size > rows:
-                raise Wrong(what, words, f"{event.name} of {size} numbers gave {wide}")
+                raise Wrong(what, words, f"{event.name} of {size} numbers in {wide}")
 
 
 def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
@@ -70,7 +73,7 @@ def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
         if event.kind == "computed" and event.depends:
             other = next((name for name in floats if name != wide), None)
             if other is not None:
-                raise Wrong(what, f"{wide} on the way to y", f"{event.name} gave {other}")
+                raise Wrong(what, f"all intermediate results of y in {wide}", f"a result of {event.name} in {other}")
             again = next((rounded[id(value.buffer)] for value in event.inputs if id(value.buffer) in rounded), None)
             if again is not None:
                 raise Wrong(
@@ -84,7 +87,7 @@ def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
                     rounded[id(value.buffer)] = before or event.name
             other = next((name for name in floats if name not in (wide, narrow, "float16", "bfloat16", "float32")), "")
             if other:
-                raise Wrong(what, f"{wide} on the way to y", f"{event.name} gave {other}")
+                raise Wrong(what, f"all intermediate results of y in {wide}", f"a result of {event.name} in {other}")
 
 
 def work(follow: Follower, given: int, what: str) -> None:
@@ -96,9 +99,9 @@ def work(follow: Follower, given: int, what: str) -> None:
     )
     if done > WORK * given:
         raise Wrong(
-            what, "a backward pass, a few operations on each number",
-            f"{done:,} numbers computed for {given} elements, as finite differences take; "
-            "walk back through the graph instead",
+            what, "a backward pass, with a few operations per element",
+            f"{done:,} computed numbers for {given} elements, which looks like finite differences; walk back through "
+            "the graph instead",
         )  # fmt: skip
 
 
@@ -132,8 +135,8 @@ def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
         held = sum(buffer.size for buffer in kept if buffer.born < turn <= buffer.read)
         if held > most:
             raise Wrong(
-                what, "only a count, a mean and M kept from one value to the next",
-                f"{held} numbers kept for {columns} {'column' if columns == 1 else 'columns'}",
+                what, "only a count, a mean and M are kept from one value to the next",
+                f"{held} numbers are kept for {columns} {'column' if columns == 1 else 'columns'}",
             )  # fmt: skip
 
 
@@ -165,7 +168,7 @@ def formed(follow: Follower, choices: Sequence[Any], what: str, words: str, rtol
     numbers = numbers[np.isfinite(numbers)]
     for alternatives in zip(*(np.abs(np.ravel(choice)) for choice in choices), strict=True):
         if not any(_among(numbers, number, rtol) for number in alternatives):
-            raise Wrong(what, words, f"no operation before the answer gave {alternatives[0]:.5g}, which is one of them")
+            raise Wrong(what, words, f"no operation before the answer gave {alternatives[0]:.5g}, one of these numbers")
 
 
 def _among(ordered: Any, number: float, rtol: float) -> bool:

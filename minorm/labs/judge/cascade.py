@@ -118,7 +118,10 @@ class _Asking:
         rows = item.run(self._student, self._seed)
         if not self._called:
             return rows
-        words = f"passes with {_listed([task for task in tasks if task in self._called])} right"
+        words = (
+            f"passes if the functions of {_listed([task for task in tasks if task in self._called])} are replaced "
+            "by right ones"
+        )
         return [
             row.but(remark="; ".join(filter(None, [row.remark, words]))) if row.status == "passed" else row
             for row in rows

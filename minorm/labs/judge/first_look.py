@@ -67,12 +67,12 @@ def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
     variant = rendering.said(found)
     lab = lab.of_variant(_variant(lab, variant) or PLAIN)
     if not lines:
-        remarks.append("there is no code in it")
+        remarks.append("the file has no code")
     elif lines == _handed_out(lab):
-        remarks.append("it is unchanged since it was handed out")
+        remarks.append("the file is unchanged since it was handed out")
     number = lab_of(found)
     if number is not None and number != lab.number:
-        remarks.append(f"it says that it is lab {number}; this is lab {lab.number}")
+        remarks.append(f"the file says that it is of lab {number}; expected lab {lab.number}")
     own = set() if remarks else similarity.fingerprints(lines) - similarity.fingerprints(_handed_out(lab))
     return {
         "code": None if remarks else digest(lines),

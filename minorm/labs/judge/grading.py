@@ -114,8 +114,8 @@ def grade(
     before = grades_table.before(csv_path) if how.only else []
     if before and before[0].keys() != _columns(lab, options, how):
         raise ValueError(
-            f"{csv_path} has other columns than these options give; with --only, expected a CSV of the same lab and "
-            "the same options"
+            f"{csv_path} does not have the columns that these options give; with --only, expected a CSV of the same "
+            "lab and the same options"
         )
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handed-in")))

@@ -78,7 +78,7 @@ def of(entry: Path, lab: Lab, scratch: Path) -> Submission:
     if entry.suffix in ENDINGS:
         return Submission(entry.name, (entry,), when=entry.stat().st_mtime)
     if entry.suffix in ARCHIVES:
-        return Submission(entry.name, problem="only .zip archives are read; unpack it into a folder")
+        return Submission(entry.name, problem="only .zip archives are read; unpack this archive into a folder")
     return Submission(entry.name, problem="expected a .py file, an .ipynb notebook, a .zip or a folder with one")
 
 
@@ -116,7 +116,7 @@ def _chosen(name: str, files: list[Path], lab: Lab, also: str = "") -> Submissio
     if len(files) > MOST_CANDIDATES:
         files = [path for path in files if path.stem.startswith(lab.file)]
     if not 0 < len(files) <= MOST_CANDIDATES:
-        return Submission(name, problem=f"too many files that could be it; expected one {lab.file}.py{also}")
+        return Submission(name, problem=f"too many files could be the solution; expected one {lab.file}.py{also}")
     ordered = sorted(files, key=lambda path: (not path.stem.startswith(lab.file), path.suffix != ".py", path.name))
     return Submission(name, tuple(ordered), when=max(path.stat().st_mtime for path in files))
 

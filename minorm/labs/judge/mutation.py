@@ -70,7 +70,7 @@ class Mutants:
             if right.status not in ("not run", "passed"):
                 break
         if right.status != "passed":
-            said = "nothing: the tests must pass on the right implementation first"
+            said = "not run, because the tests must first pass on the right implementation"
             none = Outcome("", "", 0.0, 0.0, "wrong", expected="a test that fails", got=said)
             blame = right if right.status == "not done" else none
             bugs = {

@@ -30,7 +30,7 @@ from minorm.labs.varied.choices import PLAIN, Variants
 # How far equal answers may differ, in units of the largest number: the student's wrong answer from the mistake's, and a
 # right answer from the mistake's.
 CLOSE, ROUGH = 1e-12, 1e-6
-OF_PLAIN = "the numbers and axes are those of the lab without a variant"
+OF_PLAIN = "the answer uses the numbers and axes of the lab without a variant"
 
 Translated = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
@@ -195,15 +195,16 @@ def _difference(right: Any, answer: Any) -> str:
     if right.dtype.kind != "f" or answer.dtype.kind != "f" or right.size < 3 or same(right, answer):
         return ""
     if right.dtype == np.float64 and same(right, answer, 1e-5) and np.array_equal(answer, answer.astype(np.float32)):
-        return "the numbers are right to 7 digits, as float32 has them: something is computed in float32 here"
+        return "the numbers are right to 7 digits, the precision of float32, so part of the computation is in float32"
     used = right != 0
     ratios = answer[used] / right[used]
     if ratios.size >= 3 and np.isfinite(ratios).all() and np.ptp(ratios) <= CLOSE * abs(ratios[0]) * 100:
-        return f"each number is {ratios[0]:.6g} times the right one"
+        return f"each number is {ratios[0]:.6g} times the right number"
     distances = answer - right
     if np.isfinite(distances).all() and np.ptp(distances) <= CLOSE * np.abs(right).max() * 100:
         return (
-            f"each number is the right one {'plus' if distances.flat[0] > 0 else 'minus'} {abs(distances.flat[0]):.6g}"
+            f"each number is the right number {'plus' if distances.flat[0] > 0 else 'minus'} "
+            f"{abs(distances.flat[0]):.6g}"
         )
     return ""
 

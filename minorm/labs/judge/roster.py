@@ -28,7 +28,7 @@ POINTS = "Points Possible"  # marks a row of Canvas that is not a student
 MISSING = "nothing was handed in"
 STRANGER = "not on the roster"
 SECOND = "a second submission of this student"
-AMBIGUOUS = "matches several students on the roster, so given to none: "
+AMBIGUOUS = "matches several students on the roster, so no student gets its points: "
 ROSTER = "roster "  # before the names of its columns, which may equal ours
 
 

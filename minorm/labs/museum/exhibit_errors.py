@@ -68,7 +68,9 @@ def checked(function: str, case: Mapping[str, Any]) -> dict[str, Any]:
         if not np.isfinite(value).all():
             raise ValueError(f"{function}: {name} must be finite")
     if not 1 <= x.size <= MOST or x.ndim < (1 if function in ("layer_norm", "lp_norm") else 2):
-        raise ValueError(f"{function}: x must have 1 to {MOST} elements, and axes to normalize; got shape {x.shape}")
+        raise ValueError(
+            f"{function}: x must have 1 to {MOST} elements, and enough axes to normalize; got shape {x.shape}"
+        )
     _CHECKS[function](x, case)
     for name in ("momentum", "eps"):
         value = case.get(name, 0.5)
@@ -90,7 +92,7 @@ def _shapes(function: str, case: Mapping[str, Any], names: tuple[str, ...], shap
             asked = " or ".join(map(str, shapes))
             raise ValueError(f"{function}: {name} must have shape {asked}; got {case[name].shape}")
     if len({case[name].shape for name in names}) > 1:
-        raise ValueError(f"{function}: {' and '.join(names)} must have one shape")
+        raise ValueError(f"{function}: {' and '.join(names)} must have the same shape")
 
 
 def _check_batch_norm(x: Any, case: Mapping[str, Any]) -> None:

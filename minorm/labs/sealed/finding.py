@@ -52,7 +52,7 @@ def _try_compilers(around: Walls, programs: tuple[str, ...]) -> None:
     if "succeeded" not in answer:
         raise Hole(f"the walls around compilers could not be tried: {answer.get('said', 'no answer')}")
     if answer["succeeded"]:
-        raise Hole(f"the walls around compilers have a hole; from inside, code can {answer['succeeded']}")
+        raise Hole(f"the walls around compilers do not hold; code inside them can {answer['succeeded']}")
 
 
 @functools.cache
@@ -73,19 +73,19 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
             absent.append("mounts")
             continue
         if "counting" in without and counts and not mounts:
-            absent.append("a count of what is written")
+            absent.append("a limit on what code can write")
             continue
         around = Walls(mounts, user, version, True, tuple(absent), secret, counts, copies.found())
         answer = process.attack(around)
         if "succeeded" in answer:
             if answer["succeeded"]:
-                raise Hole(f"the walls around students' code have a hole; from inside, code can {answer['succeeded']}")
+                raise Hole(f"the walls around students' code do not hold; code inside them can {answer['succeeded']}")
             return around
         why = errno.errorcode.get(answer.get("errno") or 0, "") or answer.get("said", "no answer")
         if answer.get("stage") == "seccomp":
             return Walls(absent=(f"no seccomp ({why})",), secret=secret)
         if answer.get("stage") == "counting":
-            absent.append(f"a count of what is written ({why})")
+            absent.append(f"a limit on what code can write ({why})")
         elif mounts:
             absent.append(f"mounts ({why})")
         else:

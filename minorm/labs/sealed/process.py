@@ -188,7 +188,7 @@ class Process:
         try:
             code = self.popen.wait(timeout=2)
         except subprocess.TimeoutExpired:
-            return "closed its line to the grader"
+            return "closed its connection to the grader"
         if code >= 0:
             return f"ended its process with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)

@@ -142,4 +142,4 @@ def _in_a_child(attempt: Callable[[], None]) -> None:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if status:
-        raise OSError("a child could not")
+        raise OSError("a child process could not")

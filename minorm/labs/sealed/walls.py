@@ -73,7 +73,7 @@ class Walls:
 
     def __str__(self) -> str:
         if not self.stand:
-            return "no walls: for your own work only" + (f" ({'; '.join(self.absent)})" if self.absent else "")
+            return "no walls, so only for your own work" + (f" ({'; '.join(self.absent)})" if self.absent else "")
         names = [
             "mounts" if self.mounts else "",
             "a separate user" if self.user else "",
@@ -89,7 +89,7 @@ class Walls:
         If the lab's solutions write files but these walls cannot limit what is written, the result has no walls.
         """
         if self.stand and writes and not self.writes:
-            needs = "this lab writes files; that needs mounts, or Landlock and a count of what is written"
+            needs = "this lab writes files, which needs mounts, or Landlock and a limit on what code can write"
             return Walls(absent=(needs,), secret=self.secret)
         return self
 

@@ -86,7 +86,9 @@ class Variants:
         self.lab, self.rows, self.variant = lab, rows, PLAIN
         for name, row in rows.items():
             if len({len(row.values), len(row.texts)}) > 1 or len({len(pieces) for pieces in row.texts}) > 1:
-                raise ValueError(f"{lab}: {name} has {len(row.values)} values; expected as many texts for each")
+                raise ValueError(
+                    f"{lab}: {name} has {len(row.values)} values; expected the same number of texts in each row"
+                )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self.rows:

@@ -17,8 +17,8 @@ HEAD = """\
 # %% [markdown]
 # ## The numbers of this variant
 #
-# This is variant {code} of the lab. The text, the checks and the bugs keep to the values below, and so must your
-# functions: use a name, or write its value.
+# This is variant {code} of the lab. The text, the checks and the bugs use the values below. Your functions must
+# use them, too: by name, or as numbers.
 
 # %%
 VARIANT = "{code}"  # the checks read this line: leave it as it is
@@ -35,7 +35,8 @@ def rendered(text: str, variants: Variants, variant: Variant) -> str:
     first = FIRST_CELL.search(text)
     if first is None:
         raise ValueError(
-            f"{variants.lab}: no line begins with `check = checker(`, after which a variant's values belong"
+            f"{variants.lab}: no line begins with `check = checker(`; expected such a line, because the values of a "
+            "variant are written after it"
         )
     return f"{text[: first.end()]}\n{_cell(variants, variant)}{text[first.end() :]}"
 

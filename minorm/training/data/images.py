@@ -94,8 +94,8 @@ def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> s
     path: str | None = (images or {}).get(PATH)
     if needed and path is not None and not os.path.exists(path):
         raise FileNotFoundError(
-            f"{file} is of a run on the images in {quoted(path)}, and this folder is gone; say where the images are "
-            "now: --path PATH"
+            f"the run of {file} read its images from {quoted(path)}, which no longer exists; give the new path: --path "
+            "PATH"
         )
     return path
 
@@ -114,8 +114,8 @@ def with_split_of_run(images: Mapping[str, Any] | None, sets: Any, seed: int) ->
     new = np.array([name not in trained and name not in validated for name in folder.files])
     chosen = validates | folder.drawn(new, SHARE, seed)
     if chosen.all() or not chosen.any():
-        raise ValueError(f"none of the {'training' if chosen.all() else 'validation'} images of the run is in "
-                         f"{quoted(folder.root)} any more; for a new split start a new run")  # fmt: skip
+        raise ValueError(f"none of the {'training' if chosen.all() else 'validation'} images of the run is still in "
+                         f"{quoted(folder.root)}; start a new run for a new split")  # fmt: skip
     return Subset(folder, np.flatnonzero(~chosen)), Subset(folder, np.flatnonzero(chosen))
 
 
@@ -129,11 +129,11 @@ def changes(before: Known, now: Known) -> list[str]:
         old, new = before[part], now[part]
         moves = _moves(unpacked(old), unpacked(new))
         if moves:
-            said.append(f"{old['number']:,} {name} images then, {new['number']:,} now: {moves}")
+            said.append(f"{old['number']:,} {name} images before, {new['number']:,} now: {moves}")
         elif old["number"] != new["number"]:
-            said.append(f"{old['number']:,} {name} images then, {new['number']:,} now")
+            said.append(f"{old['number']:,} {name} images before, {new['number']:,} now")
         elif None not in (old["sha256"], new["sha256"]) and old["sha256"] != new["sha256"]:
-            said.append(f"some of the {new['number']:,} {name} images are others")
+            said.append(f"some of the {new['number']:,} {name} images have changed")
     return said
 
 

@@ -24,7 +24,10 @@ class Guess:
     accuracy: float
 
     def __str__(self) -> str:
-        return f"always guessing the largest class ({quoted(self.name)}) would give {percent(self.accuracy)}"
+        return (
+            f"always guessing the largest class ({quoted(self.name)}) would have an accuracy of "
+            f"{percent(self.accuracy)}"
+        )
 
     def beside(self, accuracy: float, what: str = "validation accuracy") -> str:
         """Return a sentence that compares `accuracy` with the guess; `what` is the name of the accuracy."""

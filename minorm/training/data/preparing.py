@@ -87,7 +87,9 @@ def _loaded(settings: Settings, path: Any, found: Preprocessing | None, max_byte
         return data.split_digits(settings.seed)
     if path is None:
         kind, place = ("file", "FILE.npz") if name == "numpy" else ("folder", "DIR")
-        raise ValueError(f"{name} is read from a {kind} and nothing is downloaded; say where it is: --path {place}")
+        raise ValueError(
+            f"{name} is read from a {kind}, and nothing is downloaded; expected the path of the {kind}: --path {place}"
+        )
     form = (settings.image_size, 3) if found is None else (found.size, found.channels)
     classes = found.classes if found is not None and found.classes else None
     readers: dict[str, Callable[[], tuple[Any, Any]]] = {
@@ -108,7 +110,7 @@ def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[
     try:
         trained, validated = data.stratified_k_fold(labels_of(whole)[indices], folds, seed)[number - 1]
     except ValueError:
-        raise ValueError(f"fold is '{number}/{folds}'; expected at most as many folds as images, "
+        raise ValueError(f"fold is '{number}/{folds}'; expected at most one fold per image, "
                          f"{len(indices):,}") from None  # fmt: skip
     return Subset(whole, indices[trained]), Subset(whole, indices[validated])
 

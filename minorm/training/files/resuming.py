@@ -40,7 +40,7 @@ def code_of(
         check_same_code(file, facts, agreed)
         return agreed
     if model is not None and is_file(model) != is_file(facts["name"]):
-        raise ValueError(f"model is {quoted(model)}; expected {quoted(facts['name'])}, that of the run of {file}")
+        raise ValueError(f"model is {quoted(model)}; expected {quoted(facts['name'])}, the model of the run of {file}")
     code = model_building.trusted(facts, file, model, trust)
     check_same_code(file, facts, code)
     return code
@@ -56,7 +56,7 @@ def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | No
             "start a new run with another --out"
         )
     if isinstance(code, Code) and code.function != split(facts["name"])[1]:
-        raise ValueError(f"model is {code.name!r}; expected the function {split(facts['name'])[1]!r}, that of {file}")
+        raise ValueError(f"model is {code.name!r}; expected the function {split(facts['name'])[1]!r}, as in {file}")
 
 
 def check_same_file(file: str, group: Group) -> None:
@@ -66,8 +66,8 @@ def check_same_file(file: str, group: Group) -> None:
     found = group.all_gather(np.frombuffer(digest, np.uint8), label="the checkpoint's digest")
     for rank, other in enumerate(found):
         if not np.array_equal(other, found[0]):
-            raise RankError(f"resume: rank {rank} reads another {file} than rank 0; expected one file, on a disk that "
-                            "all processes see")  # fmt: skip
+            raise RankError(f"resume: rank {rank} and rank 0 read different contents of {file}; expected one file, on "
+                            "a disk that all processes see")  # fmt: skip
 
 
 def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
@@ -77,15 +77,15 @@ def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any
     ]:
         said = [f"{found['classes']} classes and {found['channels']} x {found['size']} x {found['size']} pixels"
                 for found in (facts, mine)]  # fmt: skip
-        raise ValueError(f"{file} is of a model for {said[0]}; these are {said[1]}")
+        raise ValueError(f"the model of {file} is for {said[0]}, but these images have {said[1]}")
 
 
 def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) -> None:
     """Raise ValueError if the classes differ; `classes` is None for an old checkpoint without names."""
     if classes is not None and classes != mine:
         other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
-        raise ValueError(f"{file} is of a run whose classes have other names: {quoted(other[0])} where these images "
-                         f"have {quoted(other[1])}")  # fmt: skip
+        raise ValueError(f"the classes of the run of {file} have other names: {quoted(other[0])}, but these images "
+                         f"have {quoted(other[1])} in the same place")  # fmt: skip
 
 
 def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
@@ -97,7 +97,9 @@ def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Se
         return settings
     further = replace(settings, epochs=epochs)
     if epochs <= done:
-        raise ValueError(f"epochs is {epochs}; expected more than the {done} that the run of {file} has done, to go on")
+        raise ValueError(
+            f"epochs is {epochs}; expected more than {done}, the number of epochs that the run of {file} has finished"
+        )
     return further
 
 
@@ -115,5 +117,5 @@ def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) ->
     For an old checkpoint, only the number of images can be compared.
     """
     if changes := images.changes(images.known_before(found, now), now):
-        raise ValueError(f"{file} is of a run on other images: {'; '.join(changes)}. To go on with these all the same: "
-                         "--other-images, in Python other_images=True")  # fmt: skip
+        raise ValueError(f"the run of {file} had other images: {'; '.join(changes)}. To continue with the new images, "
+                         "pass --other-images, or in Python other_images=True")  # fmt: skip

@@ -50,7 +50,7 @@ def weights_file(given: str) -> str:
     for path in paths:
         if os.path.exists(path):
             return path
-    raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
+    raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected the folder of a run")
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _lock(path: str, out: str) -> int | None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             _close(descriptor)
-            raise opening.in_words(error, f"another run is training in {out}; wait for its end, or choose "
+            raise opening.in_words(error, f"another run is training in {out}; wait until that run ends, or choose "
                                    "another --out")  from None  # fmt: skip
         except OSError:  # a disk without locks
             _close(descriptor)
@@ -134,7 +134,10 @@ def _whose(path: str) -> str:
         name = pwd.getpwuid(owner).pw_name
     except KeyError:
         name = f"the user with id {owner}"
-    return f"; it is a file of {name}'s: if no run of theirs trains there, have it removed; else choose another --out"
+    return (
+        f"; the file belongs to {name}. If {name} has no run in this folder, ask for the file to be removed; "
+        "otherwise choose another --out"
+    )
 
 
 def _close(descriptor: int) -> None:
@@ -170,16 +173,16 @@ def _check_links(place: str) -> None:
     for name in WRITTEN:
         path = os.path.join(place, name)
         if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != place:
-            raise ValueError(f"train: {path} is a link to {os.path.realpath(path)}; expected a file in its own folder, "
-                             "as a run writes there alone")  # fmt: skip
+            raise ValueError(f"train: {path} is a link to {os.path.realpath(path)}; expected a file in this folder, "
+                             "because a run writes only into its own folder")  # fmt: skip
 
 
 def check_copy(out: str, code: Code | Graph) -> None:
     """Raise ValueError if the folder has a different file with the name of the copy."""
     path = os.path.join(out, code.file)
     if os.path.lexists(path) and _contents(path) != code.contents:
-        raise ValueError(f"{out} holds another {code.file} than {code.path}, of which a run keeps a copy there; "
-                         "move it away, or choose another --out")  # fmt: skip
+        raise ValueError(f"{out} has a {code.file} that differs from {code.path}, but a run keeps its copy there; move "
+                         "the old file away, or choose another --out")  # fmt: skip
 
 
 def keep_copy(out: str, code: Code | Graph) -> None:

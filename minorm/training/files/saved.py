@@ -98,7 +98,7 @@ def restore_part(path: str, part: str, take: Callable[[], Any]) -> None:
 def _check_one_model(setting: str, name: str, path: str) -> None:
     """Check that settings and facts name the same model. In older runs, the name in the facts has a folder."""
     if setting != os.path.basename(name):
-        raise ValueError(f"{path}: its setting model is {setting!r}; expected {name!r}, as its model_facts say")
+        raise ValueError(f"{path}: its setting model is {setting!r}; expected {name!r}, as in its model_facts")
 
 
 def _check_history(saved: Mapping[str, Any], path: str) -> None:
@@ -128,7 +128,7 @@ def _check_images(found: Any, path: str) -> None:
             raise ValueError(f"{path}: its entry 'images' is {reprlib.repr(found)}; expected number "
                              f"and sha256 of {' and '.join(PARTS)}")  # fmt: skip
     if not isinstance(found.get(PATH, ""), str) or "\0" in found.get(PATH, ""):
-        raise ValueError(f"{path}: the place of its images is {reprlib.repr(found[PATH])}; expected a path")
+        raise ValueError(f"{path}: the path of its images is {reprlib.repr(found[PATH])}; expected a text")
 
 
 def _are_names(there: Mapping[str, Any]) -> bool:

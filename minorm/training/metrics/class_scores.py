@@ -26,7 +26,8 @@ AVERAGES = (None, "macro", "weighted")
     Y_TRUE,
     y_pred="the predicted class of each sample, N integers",
     labels="the classes to score, in this order; None takes those that occur in y_true or y_pred",
-    average="None gives a number for each class; 'macro' their mean, 'weighted' their mean by support",
+    average="None gives a number for each class; 'macro' gives the mean of these numbers, 'weighted' their mean "
+    "weighted by support",
 )
 @checked
 def precision_recall_fscore_support(
@@ -61,8 +62,9 @@ def precision_recall_fscore_support(
 
 @documented(
     Y_TRUE,
-    y_score="of two classes the score of class 1, N numbers; else N x classes, a score for each class",
-    average="None gives an area for each class; 'macro' their mean, 'weighted' their mean by support",
+    y_score="N numbers, the score of class 1, for two classes; otherwise N x classes, a score for each class",
+    average="None gives an area for each class; 'macro' gives the mean of these areas, 'weighted' their mean weighted "
+    "by support",
 )
 @checked
 def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -> Any:
@@ -84,7 +86,7 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
         _same_length("roc_auc_score", true, "y_score", scores)
         if len(true) and true.max() > 1:
             raise ValueError(
-                f"roc_auc_score: y_score.shape is {scores.shape}, which is for two classes, and y_true has class "
+                f"roc_auc_score: y_score.shape is {scores.shape}, the form for two classes, but y_true has class "
                 f"{true.max()}; expected N x classes"
             )
         return _area(true == 1, scores)
@@ -100,7 +102,7 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
 @documented(
     Y_TRUE,
     y_score="N x classes, a score for each class: logits or probabilities",
-    k="how many classes of the highest scores are looked at",
+    k="the number of classes with the highest scores among which the true class must be",
 )
 @checked
 def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
@@ -123,8 +125,8 @@ def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
 
 @documented(
     BINS,
-    y_true="whether each sample is of the class, or was predicted right: N numbers, 0 or 1",
-    y_prob="the probability that each was given, N numbers from 0 to 1",
+    y_true="whether each sample belongs to the class, or was predicted right: N numbers, 0 or 1",
+    y_prob="the predicted probability of each sample, N numbers from 0 to 1",
 )
 @checked
 def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Array, Array]:
@@ -148,7 +150,7 @@ def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Arr
 @documented(
     BINS,
     y_true="whether each prediction is right: N numbers, 0 or 1",
-    y_prob="the probability that each was given, N numbers from 0 to 1",
+    y_prob="the predicted probability of each sample, N numbers from 0 to 1",
 )
 @checked
 def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) -> float:
@@ -171,7 +173,9 @@ def in_bins(operation: str, y_true: Any, y_prob: Any, n_bins: int) -> tuple[Arra
         raise ValueError(f"{operation}: y_prob.shape is {probability.shape}; expected a number for each sample")
     _same_length(operation, true, "y_prob", probability)
     if true.max() > 1:
-        raise ValueError(f"{operation}: y_true has {true.max()}; expected 0 and 1: is the prediction right?")
+        raise ValueError(
+            f"{operation}: y_true has {true.max()}; expected 1 for a right prediction, and 0 for a wrong one"
+        )
     if not (probability.min() >= 0 and probability.max() <= 1):
         raise ValueError(
             f"{operation}: y_prob goes from {probability.min():g} to {probability.max():g}; expected from 0 to 1"
@@ -191,7 +195,8 @@ def labels_and_scores(operation: str, y_true: Any, y_score: Any) -> tuple[Array,
     _same_length(operation, true, "y_score", scores)
     if true.max() >= scores.shape[1]:
         raise ValueError(
-            f"{operation}: y_true has class {true.max()}; expected less than {scores.shape[1]}, the scores of a sample"
+            f"{operation}: y_true has class {true.max()}; expected less than {scores.shape[1]}, the number of classes "
+            "in y_score"
         )
     return true, scores
 
@@ -246,5 +251,6 @@ def _numbers(operation: str, name: str, given: Any) -> Array:
 def _same_length(operation: str, true: Array, name: str, other: Array) -> None:
     if len(true) != len(other) or not len(true):
         raise ValueError(
-            f"{operation}: y_true has {len(true)} samples and {name} {len(other)}; expected as many, and at least one"
+            f"{operation}: y_true has {len(true)} samples, but {name} has {len(other)}; expected the same number, and "
+            "at least one"
         )

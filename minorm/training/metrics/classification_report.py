@@ -52,15 +52,18 @@ class Bin:
 
 @documented(
     {},
-    classes="a row for each class: name, precision, recall, f1, roc_auc, support, and how often it was predicted",
+    classes="a row for each class: name, precision, recall, f1, roc_auc, support, and how often the class was "
+    "predicted",
     accuracy="the share of right predictions",
-    macro="precision, recall and f1, their means over the classes that occur",
-    weighted="the same, weighted by the images of each class",
-    roc_auc="the mean area of each class against the rest, over the classes that have one; None without one",
-    top_k="(k, top-k accuracy); None where there are no more than k classes",
-    calibration="a row for each range of probabilities: images, their mean probability, and the share of right "
-    "predictions",
-    calibration_error="the mean distance between these two, by images",
+    macro="the means of precision, recall and f1 over the classes that occur",
+    weighted="the means of precision, recall and f1, weighted by the number of images of each class",
+    roc_auc="the mean area under the ROC curve of each class against the rest, over the classes that have such an "
+    "area; None if no class has one",
+    top_k="(k, top-k accuracy); None if there are at most k classes",
+    calibration="a row for each range of probabilities: the number of images, their mean probability, and the share "
+    "of right predictions",
+    calibration_error="the mean distance between mean probability and share of right predictions, weighted by the "
+    "number of images",
     majority="(name, accuracy) of always guessing the largest class",
 )
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class ClassificationReport:
         """Return the sentences to print beside the table."""
         said = []
         if (more := len(self.classes) - len(self.shown())) > 0:
-            said.append(f"these are the {len(self.shown())} classes with the lowest f1, and there are {more:,} more")
+            said.append(f"these are the {len(self.shown())} classes with the lowest f1; {more:,} classes are not shown")
         said += _named("never predicted", self.never_predicted) + _named("no images of", self.without_images)
         if self.top_k is not None:
             said.append(f"top-{self.top_k[0]} accuracy {self.top_k[1]:.3f}")
@@ -157,7 +160,7 @@ class ClassificationReport:
     y_true="the true class of each image, N integers from 0 on",
     y_score="N x classes, the probabilities that the model gives: `F.softmax(logits, 1)`",
     target_names="the names of the classes; None takes their numbers",
-    k="of the top-k accuracy",
+    k="the k of the top-k accuracy",
 )
 @checked
 def classification_report(
@@ -179,7 +182,8 @@ def classification_report(
     names = list(map(str, range(count))) if target_names is None else list(target_names)
     if len(names) != count:
         raise ValueError(
-            f"classification_report: target_names has {len(names)} names and y_score {count} classes; expected as many"
+            f"classification_report: target_names has {len(names)} names and y_score has {count} classes; expected the "
+            "same number"
         )
     if scores.min() < 0 or np.abs(scores.sum(1) - 1).max() > 0.01:
         raise ValueError(

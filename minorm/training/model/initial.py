@@ -51,9 +51,9 @@ class Initial:
         """Return the lines that tell the user about the initial weights."""
         lines = [f"begins with {self.taken:,} tensors of {self.file}", *self.notes]
         for said, names in (
-            ("drawn anew, as the file has another shape", self.reshaped),
-            ("drawn anew, as the file lacks them", self.missing),
-            ("of the file, but not of this model", self.unused),
+            ("initialized anew, because the file has another shape", self.reshaped),
+            ("initialized anew, because the file lacks them", self.missing),
+            ("in the file, but not in this model", self.unused),
         ):
             if names:
                 lines.append(f"{said}: {', '.join(names)}")
@@ -77,7 +77,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
         if found[name].shape == tuple(tensor.shape) and _is_float(found[name]) == _is_float(tensor):
             fitting[name] = found[name].astype(tensor.dtype)
         else:
-            reshaped.append(f"{name} {found[name].shape} there, {tuple(tensor.shape)} here")
+            reshaped.append(f"{name} {found[name].shape} in the file, {tuple(tensor.shape)} in the model")
     if not any(name in fitting for name, _ in model.named_parameters()):
         raise ValueError(f"init: no weight of {path} fits the model: the file has {_some(found)}; the model has "
                          f"{_some(own)}")  # fmt: skip

@@ -32,7 +32,7 @@ COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a dri
     {},
     path="the checkpoint",
     function="the name of the function that builds the model",
-    code="the copy in the checkpoint's folder; None without a copy of the SHA-256 that the checkpoint names",
+    code="the copy of the code in the checkpoint's folder; None if there is no copy with the SHA-256 in the checkpoint",
 )
 class UntrustedCode(ValueError):
     """A checkpoint's model is built by code that the user has not allowed to run. No code was run.
@@ -45,10 +45,10 @@ class UntrustedCode(ValueError):
 
     def __init__(self, path: str, function: str, code: Code | None) -> None:
         self.path, self.code, self.function = path, code, function
-        where = "is not in its folder" if code is None else f"lies in its folder: {said(code)}"
+        where = "is not in the same folder" if code is None else f"is in the same folder: {said(code)}"
         wish = "" if code is None else "trust=True, or "
-        super().__init__(f"the model of {path} is built by code that {where}; nothing was run. To run code, pass {wish}"
-                         f"model='FILE.py:{function}' with a file of yours")  # fmt: skip
+        super().__init__(f"the model of {path} is built by code that {where}; nothing was run. To run the code, pass "
+                         f"{wish}model='FILE.py:{function}' with a file of yours")  # fmt: skip
 
 
 def said(code: Code) -> str:
@@ -102,11 +102,11 @@ def build(
     if code is not None:
         return code.build(channels, size, classes)
     if is_graph(name):
-        raise ValueError(f"the model {name!r} is the graph of a file of SHA-256 {sha256}, which is not given; pass "
+        raise ValueError(f"the model {name!r} is the graph of a file with SHA-256 {sha256}; pass that file: "
                          "code=Graph.read('FILE.onnx')")  # fmt: skip
     if is_file(name):
-        raise ValueError(f"the model {name!r} is code of SHA-256 {sha256}, and facts run none; pass "
-                         "code=Code.read('FILE.py:FUNCTION') to run a file of yours")  # fmt: skip
+        raise ValueError(f"the model {name!r} is code with SHA-256 {sha256}, which is not run by itself; to run a file "
+                         "of yours, pass code=Code.read('FILE.py:FUNCTION')")  # fmt: skip
     return models.build(name, channels, size, classes)
 
 
@@ -168,11 +168,11 @@ def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: in
     try:
         graph = Graph.read(file, max_bytes, copied=model is None)
     except FileNotFoundError:
-        raise ValueError(f"the model of {path} is the graph of {quoted(found['name'])}, which is not in its folder; "
-                         "put it there, or name it: --model FILE.onnx") from None  # fmt: skip
+        raise ValueError(f"the model of {path} is the graph of {quoted(found['name'])}, which is not in the same "
+                         "folder; put the graph there, or give its path: --model FILE.onnx") from None  # fmt: skip
     if graph.sha256 != found["sha256"]:
         raise ValueError(f"{quoted(file)} is not the file that {path} was trained with: its SHA-256 is "
-                         f"{graph.sha256[:12]}, expected {found['sha256'][:12]}")  # fmt: skip
+                         f"{graph.sha256[:12]}; expected {found['sha256'][:12]}")  # fmt: skip
     return graph
 
 
@@ -199,9 +199,13 @@ def _check_file(found: Mapping[str, Any], path: str) -> None:
     """
     if is_graph(found["name"]):
         if not NAME.fullmatch(found["name"]):
-            raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")
+            raise ValueError(
+                f"{path}: its model is {found['name']!r}; expected FILE.onnx, a file name without a folder"
+            )
     elif not split(found["name"])[1].isidentifier():
-        raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.py:FUNCTION, with a function's name")
+        raise ValueError(
+            f"{path}: its model is {found['name']!r}; expected FILE.py:FUNCTION with the name of a function"
+        )
     if found["channels"] * found["size"] ** 2 > PIXELS:
         raise ValueError(f"{path}: its model is for images of {found['channels']} x {found['size']} x {found['size']}; "
                          f"expected at most {PIXELS:,} numbers per image")  # fmt: skip

@@ -86,7 +86,7 @@ class Code:
                 exec(compile(self.contents, self.path, "exec"), module.__dict__)
         except Exception as error:
             lacks = self.copied and isinstance(error, ImportError)
-            fix = f"; a run keeps this file alone, so write --model PATH/{self.name}" if lacks else ""
+            fix = f"; a run keeps a copy of this file only, so pass --model PATH/{self.name}" if lacks else ""
             raise ValueError(f"{self.path} cannot be run: {type(error).__name__}: {error}{fix}") from error
         found = getattr(module, self.function, None)
         if not callable(found):
@@ -125,8 +125,8 @@ def _called(named: str, function: Callable[..., Any], channels: int, size: int, 
     try:
         made = function(channels, size, classes)
     except Exception as error:
-        raise ValueError(f"{named}({channels}, {size}, {classes}) raised {type(error).__name__}: {error}; "
-                         "it is called as build(channels, size, classes)") from error  # fmt: skip
+        raise ValueError(f"{named}({channels}, {size}, {classes}) raised {type(error).__name__}: {error}; expected a "
+                         "function that can be called as build(channels, size, classes)") from error  # fmt: skip
     if not isinstance(made, Module):
         raise ValueError(f"{named} returned a {type(made).__name__}; expected a minorm.nn.Module")
     return made
@@ -141,8 +141,9 @@ def _check(named: str, model: Module, channels: int, size: int, classes: int) ->
         raise ValueError(f"the model of {named} does not take images of 2 x {channels} x {size} x {size}: "
                          f"{type(error).__name__}: {error}") from error  # fmt: skip
     if getattr(outputs, "shape", None) != (2, classes):
-        raise ValueError(f"the model of {named} makes {tuple(getattr(outputs, 'shape', ())) or type(outputs).__name__} "
-                         f"of two images; expected (2, {classes}), one number for each class")  # fmt: skip
+        raise ValueError(f"for two images the output of {named}'s model is "
+                         f"{tuple(getattr(outputs, 'shape', ())) or type(outputs).__name__}; expected shape (2, "
+                         f"{classes}), one number for each class")  # fmt: skip
 
 
 # For the doctor: a module of PyTorch or minorm, and perhaps batches
@@ -179,7 +180,7 @@ def _with_images(function: Any, given: str, images: tuple[int, int, int] | None)
     if needed not in (0, 3):
         raise ValueError(f"{given} takes {needed} arguments; expected none, or channels, size and classes")
     if needed and images is None:
-        raise ImagesNeeded(f"{given} takes channels, size and classes, which are those of the images; expected --data")
+        raise ImagesNeeded(f"{given} needs the channels, size and classes of the images; expected --data")
     try:
         return function(*(images or ())) if needed else function()
     except Exception as error:

@@ -70,10 +70,10 @@ class Pretrained:
         if "mean" in given or "std" in given:
             scaling = "--mean and --std"
         elif self.preprocessing is None:
-            scaling = "usual ones, as the file says none"
+            scaling = "the usual values, because the file has none"
         text = f"takes pictures of {found.channels} x {found.size} x {found.size} (the size of {size})"
         text += f", scaled by mean {said(found.mean)} and std {said(found.std)} ({scaling})"
-        return f"{text}; for others: --image-size, --mean, --std and --pixel-range"
+        return f"{text}; to change this, use --image-size, --mean, --std and --pixel-range"
 
     @property
     def _size(self) -> int | None:

@@ -47,8 +47,8 @@ class Layers:
     def check_head(self, wish: str) -> None:
         """Raise ValueError if no head was found; `wish` is the setting that needs a head."""
         if not self.head:
-            raise ValueError(f"{wish} needs the head, and none was found: looked for the last layer that runs, with a "
-                             "matrix or a 1x1 kernel as its weight; the last weights are "
+            raise ValueError(f"{wish} needs a head, but the model has none; expected a last layer whose weight is a "
+                             "matrix or a 1x1 kernel. The last weights are "
                              f"{', '.join(self._weights[-SHOWN:]) or 'none'}")  # fmt: skip
 
     def by_depth(self) -> list[list[Parameter]]:

@@ -61,19 +61,22 @@ def begin(
         return _of_graph(code, model, found, keeps_head(settings, code, found))
     if settings.new_head:
         layers.check_head("new_head=True")
-        return initial.begin(model, init, layers.names, ["the head is drawn anew, as new_head asks for"])
+        return initial.begin(model, init, layers.names, ["the head is initialized anew, because new_head is set"])
     classes = _classes(weights_file(init))
     if classes and len(classes) == len(found.classes) and classes != found.classes:
-        layers.check_head("a model for other classes")
+        layers.check_head("a model with other classes")
         other = next((a, b) for a, b in zip(classes, found.classes, strict=True) if a != b)
-        why = f"the file has the class {quoted(other[0])} where these images have {quoted(other[1])}"
-        return initial.begin(model, init, layers.names, [f"the head is drawn anew: {why}"])
+        why = f"the file has the class {quoted(other[0])} in the place of {quoted(other[1])}"
+        return initial.begin(model, init, layers.names, [f"the head is initialized anew, because {why}"])
     begun = initial.begin(model, init)
     anew = {entry.split(" ")[0] for entry in begun.reshaped} | {*begun.missing}
     if layers.head and anew.isdisjoint(layers.names):
-        begun.notes.append("the head stays, as the classes are the same" if classes else "the head stays, as it has as "
-                           "many classes; the file says no names")  # fmt: skip
-        begun.notes[-1] += "; --new-head draws it anew"
+        begun.notes.append(
+            "the head is kept, because the classes are the same"
+            if classes
+            else "the head is kept, because it has the same number of classes; the file has no class names"
+        )
+        begun.notes[-1] += "; --new-head initializes the head anew"
     return begun
 
 
@@ -90,19 +93,19 @@ def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> 
     head, given = file.head(found.channels, found.size), file.input
     said = f"the head {quoted(head.name)}, a {head.operator} of {head.features:,} numbers"
     if keeps:
-        notes = [f"{said}, stays, as the classes are the same; --new-head draws it anew"]
+        notes = [f"{said}, is kept, because the classes are the same; --new-head initializes it anew"]
     else:
-        notes = [f"{said} for {head.classes:,} classes, is drawn anew"]
+        notes = [f"{said} for {head.classes:,} classes, is initialized anew"]
     if head.activation:
-        notes.append(f"its {head.activation} is left out: the loss takes logits")
+        notes.append(f"its {head.activation} is left out, because the loss takes logits")
     if given.channels_last:
-        notes.append("its input is channels-last; a Transpose stands in front of it now")
+        notes.append("its input is channels-last, so a Transpose was added in front")
     if given.batch is not None:
-        notes.append(f"its batch of {given.batch} is free now")
+        notes.append(f"its batch size of {given.batch} was made free")
     if len(file.outputs) > 1:
-        notes.append(f"of its {len(file.outputs)} outputs {quoted(head.part.output)} is trained")
+        notes.append(f"it has {len(file.outputs)} outputs, of which only {quoted(head.part.output)} is trained")
     if frozen := sum(module.frozen for module in model.modules()):
-        notes.append(f"{frozen} of its layers are frozen, as the file says, and stay so")
+        notes.append(f"{frozen} of its layers are frozen in the file, and stay frozen")
     taken = len(model.state_dict()) - (0 if keeps else len(head.weights))
     return Initial(code.file, code.sha256, taken, [], [], [], notes)
 

@@ -33,12 +33,14 @@ LOOP = {
 @documented(
     LOOP,
     optimizer="the optimizer of the model's parameters",
-    scheduler="the scheduler of the learning rate, which moves on after every batch; None leaves the rate",
-    after_step="called after every step with the score so far: to show progress, to record; None calls nothing",
-    accumulate="the number of batches of a step: its gradient is that of their joint loss, and running statistics "
-    "move once. The last step of an epoch may have fewer",
+    scheduler="the scheduler of the learning rate, whose step() is called after every batch; None leaves the rate "
+    "unchanged",
+    after_step="a function that is called after every step with the score so far, for example to show the progress; "
+    "None calls nothing",
+    accumulate="the number of batches per step. A step uses the gradient of the joint loss of its batches, and "
+    "updates the running statistics once. The last step of an epoch may have fewer batches",
     clip_grad="the largest norm that all gradients together may have, 0 for no limit",
-    callbacks="Callbacks: their methods for an epoch, its steps and exceptions are called",
+    callbacks="a list of Callbacks, whose methods for epochs, steps and exceptions are called",
 )
 def train_epoch(
     model: Module,
@@ -248,7 +250,7 @@ def _expect_targets(score: Score, loss_function: Any) -> None:
         if getattr(loss_function, "weight", None) is not None:
             why += ", or of a class whose weight is 0"
         raise NonFiniteLoss(
-            f"the loss is nan after {score.images:,} images of this epoch; {why}: the mean over no target is nan; "
+            f"the loss is nan after {score.images:,} images of this epoch; {why}, so the loss is a mean over nothing; "
             "expected at least one target that counts",
             rank=0,
         )

@@ -47,10 +47,10 @@ VIEWS: dict[str, Callable[[Tensor], Iterator[Tensor]]] = {
 
 @documented(
     {},
-    model="gives logits (N, C) for images (N, channels, H, W)",
-    views='"hflip" and "vflip" add the mirror image, "rotations" the quarter turns, "crops" four corners and the '
-    'middle; several with commas, "hflip,crops", for all combinations',
-    gives_probabilities="True for a model that ends in a softmax",
+    model="a Module that computes logits (N, C) for images (N, channels, H, W)",
+    views='"hflip" or "vflip" adds the mirror image, "rotations" the quarter turns, "crops" the four corners and the '
+    'middle; "hflip,crops" stands for all combinations of both',
+    gives_probabilities="True if the model ends in a softmax, so that its results are probabilities",
 )
 class TTA(Module):
     """A model that returns log(mean of softmax(model(view))) over several views of each image.
@@ -103,5 +103,8 @@ def checked_views(views: str) -> list[str]:
     """Return the names of views in a text with commas; raise ValueError for a name that is unknown or repeated."""
     names = [name.strip() for name in views.split(",")]
     if len({*names}) < len(names) or not {*names} <= VIEWS.keys():
-        raise ValueError(f"TTA: views is {views!r}; expected {', '.join(VIEWS)}, each once, with commas between them")
+        raise ValueError(
+            f"TTA: views is {views!r}; expected one or more of {', '.join(VIEWS)}, separated by commas, "
+            "each at most once"
+        )
     return names

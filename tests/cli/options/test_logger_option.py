@@ -75,7 +75,7 @@ def test_a_folder_that_tensorboard_cannot_name_has_none(
 ) -> None:
     installed(monkeypatch, "tensorboard")
     assert logger_option.callbacks(None, f"{tmp_path}/run\udcfc") == []
-    assert r"run\xfc is not UTF-8, which tensorboard needs" in capsys.readouterr().err
+    assert r"run\xfc is not UTF-8, as tensorboard needs" in capsys.readouterr().err
 
 
 def test_before_the_first_epoch_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,9 @@ def test_three_digits_and_a_unit(number: int, text: str) -> None:
 
 
 def test_what_bfloat16_gains_on_this_processor() -> None:
-    assert words.gain_of_bfloat16("amx").endswith("half the memory, and products run on the processor's matrix tiles")
+    assert words.gain_of_bfloat16("amx").endswith(
+        "half as much memory as in float32, and matrix products run on the processor's matrix tiles"
+    )
     assert "no matrix tiles (level v3), so a step is no faster than in float32" in words.gain_of_bfloat16("v3")
 
 

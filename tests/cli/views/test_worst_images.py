@@ -57,7 +57,7 @@ class Numbers(nn.Module):
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), "the model makes no feature maps N x C x height x width"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), "the model has no feature maps N x C x height x width"),
         (Numbers(), ""),
     ],
 )

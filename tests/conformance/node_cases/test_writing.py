@@ -57,7 +57,7 @@ def test_sources_and_readme(folder: Path) -> None:
     text, cases = (folder / "README.md").read_text(), CASES
     counts = [int(n) for n in re.findall(r"^\| \w+ \| [\d, ]+ \| (\d+) \|$", text, re.MULTILINE)]
     assert sum(counts) == len(cases)
-    assert text.splitlines()[2].startswith(f"{sum(c.kind == 'node' for c in cases)} cases of single nodes")
+    assert text.splitlines()[2].startswith(f"There are {sum(c.kind == 'node' for c in cases)} cases of single nodes")
 
 
 def test_a_folder_that_is_in_use(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_what_shows_late_whether_it_is_whole_needs_leave(tmp_path: Path, kind: s
     form, at = ("<HH", 26) if kind == "WEBP" else (">HH", raw.index(b"\xff\xc2") + 5)
     struct.pack_into(form, raw, at, 11000, 11000)
     Path(path).write_bytes(raw)
-    with pytest.raises(BrokenImage, match=r"to find out whether it is whole, far more than its .*; pass max_bytes="):
+    with pytest.raises(BrokenImage, match=r"to find out whether the file is whole, decoding takes .*; pass max_bytes="):
         read_image(path, 4200)
     with pytest.raises(BrokenImage) as raised:
         read_image(path, 4200, max_bytes=11000 * 11000 * 4 - 1)

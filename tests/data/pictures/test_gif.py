@@ -64,7 +64,7 @@ def test_a_screen_of_billions_of_pixels_is_refused(tmp_path: Path) -> None:
         read_image(tmp_path / "a.gif", 8)
     struct.pack_into("<HH", raw, 6, 11000, 11000)
     (tmp_path / "a.gif").write_bytes(raw)
-    with pytest.raises(BrokenImage, match="to find out whether it is whole"):
+    with pytest.raises(BrokenImage, match="to find out whether the file is whole"):
         read_image(tmp_path / "a.gif", 8)
 
 

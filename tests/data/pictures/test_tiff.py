@@ -121,13 +121,13 @@ def test_the_first_page_turned_upright(tmp_path: Path, compression: str) -> None
         ({"BITS": 16, "SAMPLES": 1, "COLOURS": 0}, "its numbers have 16 bits; expected 1, 2, 4, 8"),
         ({"EXTRA": [0, 0, 0]}, "it has 3 further numbers per pixel"),
         ({"SAMPLES": 5}, "it has 5 numbers per pixel; expected 3"),
-        ({"WIDTH": 0}, "it says that it has 0 x 16 pixels"),
+        ({"WIDTH": 0}, "the file says that the picture has 0 x 16 pixels"),
         ({"HEIGHT": 2**32 - 1}, "it has 4 strips; expected 1,073,741,824 for its size"),
         ({"ROWS": 5, "HEIGHT": 3}, "it has 4 strips; expected 1 for its size"),
         ({"STRIPS": [8, 200, 392, 800]}, "image file is truncated"),
         ({"TILES": 8, "TILE_WIDTH": 2**31, "TILE_HEIGHT": 2**31}, "its tiles have 2147483648 x 2147483648 pixels"),
         ({"COLOURS": 3, "SAMPLES": 1, "BITS": 8, "PALETTE": [0] * 9}, "its palette has 9 numbers; expected 768"),
-        ({"PLANES": 2, "BITS": 16}, "its colours lie apart and have 16 bits"),
+        ({"PLANES": 2, "BITS": 16}, "its colours are stored in separate planes and have 16 bits"),
         ({"BITS": [8] * 9}, "its entry 258 has 9 numbers"),
     ],
 )
@@ -147,7 +147,7 @@ def test_what_breaks_off_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_large_page_that_is_almost_empty_is_refused(tmp_path: Path) -> None:
     raw = plain(WIDTH=11000, HEIGHT=11000, COMPRESSION=5, STRIPS=8, STRIP_LENGTHS=9, ROWS=11000)
-    with pytest.raises(BrokenImage, match="to find out whether it is whole"):
+    with pytest.raises(BrokenImage, match="to find out whether the file is whole"):
         found(tmp_path, raw)
     with pytest.raises(BrokenImage, match="65535 x 65535 pixels take"):
         found(tmp_path, plain(WIDTH=65535, HEIGHT=65535, COMPRESSION=5, STRIPS=8, STRIP_LENGTHS=9, ROWS=65535))

@@ -53,7 +53,9 @@ def test_perhaps() -> None:
     changed = (found == (images + 1) * 2).all(axis=(1, 2, 3))
     assert (changed ^ (found == images).all(axis=(1, 2, 3))).all()
     assert abs(changed.mean() - 0.3) < 0.03
-    with pytest.raises(ValueError, match=r"RandomApply: the transforms make \(3, 7, 6\) of \(3, 5, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"RandomApply: for images of shape \(3, 5, 4\) the transforms' result has shape \(3, 7, 6\)"
+    ):
         RandomApply([Pad(1)], p=1.0)(IMAGES, rng())
 
 
@@ -65,9 +67,13 @@ def test_one_of_several(p: Any) -> None:
     assert (first ^ (found == images * 2).all(axis=(1, 2, 3))).all()
     assert abs(first.mean() - (0.5 if p is None else 0.25)) < 0.03
     assert RandomChoice([Pad(1)])(IMAGES, rng()).shape == (6, 3, 7, 6)
-    with pytest.raises(ValueError, match=r"RandomChoice: the transforms make images of \[\(3, 5, 4\), \(3, 7, 6\)\]"):
+    with pytest.raises(
+        ValueError, match=r"RandomChoice: the transforms' results have shapes \[\(3, 5, 4\), \(3, 7, 6\)\]"
+    ):
         RandomChoice([Pad(1), Pad(0)])(IMAGES, rng(1))
-    with pytest.raises(ValueError, match=r"RandomChoice: p=\[1\] for 2 transforms; expected a share for each"):
+    with pytest.raises(
+        ValueError, match=r"RandomChoice: p=\[1\] for 2 transforms; expected a number of at least 0 for each"
+    ):
         RandomChoice([Pad(1), Pad(0)], [1])
 
 

@@ -142,8 +142,8 @@ def test_the_words_are_those_of_pytorch() -> None:
     sick = planting.convention()
     finding = next(f for f in mn.diagnose(sick.model, batches()).findings if f.name == "momentum_convention")
     assert finding.numbers == {"momentum": 0.99, "kept": pytest.approx(0.01), "usual": 0.01}
-    assert "in PyTorch momentum is the share that comes in" in finding.why
-    assert "layer.momentum = 0.01; statistics that have suffered: torch.optim.swa_utils.update_bn" in finding.fix
+    assert "in PyTorch momentum is the share of the new statistics" in finding.why
+    assert "layer.momentum = 0.01, and measure the statistics anew: torch.optim.swa_utils.update_bn" in finding.fix
 
 
 def test_a_layer_in_evaluation_while_the_model_trains_is_frozen() -> None:

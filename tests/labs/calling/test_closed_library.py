@@ -45,7 +45,7 @@ def test_ways_are_closed(way: str) -> None:
     LAYER(X)
     with (
         closed(),
-        pytest.raises(LibraryClosed, match="closed here: use a formula, an invariant or a finite difference"),
+        pytest.raises(LibraryClosed, match="cannot be used here; use a formula, an invariant or a finite difference"),
     ):
         WAYS[way]()
 

@@ -97,9 +97,9 @@ def test_a_few_numbers_may_be_decided_by() -> None:
         return [np.ldexp(row, -int(np.frexp(row.max())[1])) for row in x]
 
     assert len(answer(exponents, X, Follower(plain=5))) == 5
-    with pytest.raises(Failure, match=r"int\(\) .* makes Python's number"):
+    with pytest.raises(Failure, match=r"int\(\) .* which turns a int32"):
         answer(exponents, X, Follower(plain=4))
-    with pytest.raises(Failure, match="`if` or `while` for so many numbers"):
+    with pytest.raises(Failure, match="`if` or `while` for so many single numbers"):
         answer(lambda x: [1 for v in x.ravel() if v > 0], X, Follower(decisions=3))
 
 

@@ -70,7 +70,7 @@ CHEATS = {
             '    for i in prange(n, nogil=True, schedule="static", num_threads=threads):\n        copied[i] = x[i]\n'
             "    total = lane_sum(copied, n)\n    free(copied)\n    return total\n"
         ),
-        "including numbers that others had written",
+        "including numbers that other threads had written",
     ),
     "a_copy_that_numpy_adds": (
         (

@@ -11,7 +11,7 @@ from minorm.labs.checks.right import lab16_transformer_norms as right
 
 BOTH, ODD = "both norms", "any number of axes, small and large numbers"
 BLOCKS, DEEP = "post-norm and pre-norm", "other shapes, and several blocks"
-LOGITS, GROWN = "logits of normalized heads", "they do not change when weights grow"
+LOGITS, GROWN = "logits of normalized heads", "logits do not change when weights grow"
 BOUND = "the bound, which is reached"
 BITS, EXTREME = "the bits of both conventions", "numbers whose squares overflow or vanish"
 WHICH = {"which one a bfloat16 model uses", "which one a float16 model uses"}

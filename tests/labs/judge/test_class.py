@@ -38,8 +38,8 @@ def class_of(folder: Path, count: int = 1) -> Path:
         (["--jobs", "-3"], 2, "--jobs -3: expected at least 1"),
         (["--due", "2027-01-01", "--late-per-day", "-1"], 2, "--late-per-day -1: expected a percentage from 0 to 100"),
         (["--due", "2027-01-01", "--late-per-day", "nan"], 2, "--late-per-day nan: expected a percentage"),
-        (["--late-per-day", "5"], 2, "--late-per-day goes with --due DATE"),
-        (["--late-days", "3"], 2, "--late-days goes with --due DATE"),
+        (["--late-per-day", "5"], 2, "--late-per-day needs --due DATE"),
+        (["--late-days", "3"], 2, "--late-days needs --due DATE"),
         (["--due", "2027-01-01", "--late-days", "-1"], 2, "--late-days -1: expected at least 0"),
         (["--due", "soon"], 2, "--due: 'soon' is not a date"),
         (["--roster", "none.csv"], 1, "none.csv"),
@@ -47,8 +47,8 @@ def class_of(folder: Path, count: int = 1) -> Path:
         (["--roster", "binary.csv"], 2, "binary.csv' has the columns"),
         (["--roster", "roster.csv", "--roster-key", "Nr"], 2,
          "'roster.csv' has the columns ID, Name; expected a column 'Nr'"),
-        (["--roster-key", "ID"], 2, "--roster-key goes with --roster FILE"),
-        (["--moodle", "m.csv"], 2, "--moodle goes with --roster FILE"),
+        (["--roster-key", "ID"], 2, "--roster-key needs --roster FILE"),
+        (["--moodle", "m.csv"], 2, "--moodle needs --roster FILE"),
         (["-o", "none/g.csv"], 1, "the folder 'none' does not exist; create it first"),
         (["-o", "all"], 1, "'all' is a folder; expected a file name"),
         (["--roster", "roster.csv", "--moodle", "none/m.csv"], 1, "the folder 'none' does not exist"),
@@ -102,7 +102,10 @@ def test_a_damaged_archive_and_an_ambiguous_name_among_others(
     command = ["labs", "grade", "0", str(folder), "-o", str(table), "--roster", str(tmp_path / "roster.csv")]
     assert main(command) == 0
     said = capsys.readouterr()
-    assert "anna or ben.py: matches several students on the roster, so given to none: 1 Anna or 2 Ben" in said.err
+    assert (
+        "anna or ben.py: matches several students on the roster, so no student gets its points: 1 Anna or 2 Ben"
+        in said.err
+    )
     assert "student0.py: not on the roster" in said.err
     with open(table, newline="") as file:
         rows = {row["submission"] or row["roster Name"]: row for row in csv.DictReader(file)}

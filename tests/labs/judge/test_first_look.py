@@ -31,10 +31,10 @@ def test_a_copy_is_one_whatever_its_comments_and_its_kind_of_file() -> None:
 @pytest.mark.parametrize(
     ("text", "remark"),
     [
-        ("", "there is no code in it"),
-        ("# %% [markdown]\n# # Lab 0: Axes\n\n# %%\n# nothing yet\n", "there is no code in it"),
-        (catalogue.notebook(LAB), "it is unchanged since it was handed out"),
-        (OTHER, "it says that it is lab 1; this is lab 0"),
+        ("", "the file has no code"),
+        ("# %% [markdown]\n# # Lab 0: Axes\n\n# %%\n# nothing yet\n", "the file has no code"),
+        (catalogue.notebook(LAB), "the file is unchanged since it was handed out"),
+        (OTHER, "the file says that it is of lab 1; expected lab 0"),
     ],
 )
 def test_what_is_not_compared_is_said(text: str, remark: str) -> None:
@@ -48,7 +48,7 @@ def test_a_file_says_which_variant_it_is() -> None:
     stub = catalogue.notebook(LAB.of_variant(variant))
     found = first_look.look(stub, "a.py", LAB)
     assert found["variant"] == variant.code
-    assert found["remarks"] == ["it is unchanged since it was handed out"]
+    assert found["remarks"] == ["the file is unchanged since it was handed out"]
     mine = first_look.look(rendering.rendered(SOLUTION, LAB.variants, variant), "a.py", LAB)
     assert mine["code"] is not None
     assert mine["remarks"] == []
@@ -90,7 +90,7 @@ def test_the_csv_and_the_pages_of_a_class(tmp_path: Path) -> None:
     assert {name: row["same as"] for name, row in rows.items()} == {
         "ann.py": "ben.py", "ben.py": "ann.py", "cy.py": "", "d<b>y.py": "", "eve.txt": ""
     }  # fmt: skip
-    assert "there is no code in it" in rows["cy.py"]["notes"]
+    assert "the file has no code" in rows["cy.py"]["notes"]
     assert {row["version"] for row in rows.values()} == {mn.__version__}
     assert {row["seed hash"] for row in rows.values()} == {first_look.seed_hash(7)}
     assert sorted(path.name for path in reports.iterdir()) == [

@@ -65,7 +65,7 @@ def test_what_a_roster_has_added_is_not_kept(tmp_path: Path) -> None:
     assert notes == [
         "empty",
         "a second submission of this student",
-        "matches several students on the roster, so given to none: 2 Anna Maria or 3 Anna Maria",
+        "matches several students on the roster, so no student gets its points: 2 Anna Maria or 3 Anna Maria",
         "odd; late; not on the roster",
         *["nothing was handed in"] * 3,
     ]

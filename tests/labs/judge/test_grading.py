@@ -201,7 +201,7 @@ def test_a_part_of_a_class_is_graded_again(tmp_path: Path, capsys: pytest.Captur
     }
     written = table.read_bytes()
     assert main(["labs", "grade", "0", str(tmp_path / "all"), "-o", str(table), "--only", "b*"]) == 1
-    assert "has other columns than these options give" in capsys.readouterr().err
+    assert "does not have the columns that these options give" in capsys.readouterr().err
     assert table.read_bytes() == written
     assert main([*command, "--only", "nobody*"]) == 1
     assert "has no submissions called nobody*" in capsys.readouterr().err
@@ -250,7 +250,7 @@ def test_a_package_without_solutions_says_that_its_judge_was_not_tried(
     assert main(["labs", "grade", "0", str(tmp_path / "all"), "--csv", str(tmp_path / "grades.csv")]) == 0
     said = capsys.readouterr()
     assert "18 of 18  anna.py" in said.out
-    assert "The judge was not tried first" in said.err
+    assert "The judge was not tried on a right solution first" in said.err
 
 
 def test_a_link_that_is_checked_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

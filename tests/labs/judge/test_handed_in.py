@@ -46,7 +46,7 @@ def test_the_file_that_was_changed_is_taken(tmp_path: Path) -> None:
     }
     remarks = first_look.chosen(there["ann"].paths, LAB)[1]["remarks"]
     assert remarks == ["taken from lab00_axes.ipynb; left out: lab00_axes.py"]
-    assert "it is unchanged since it was handed out" in first_look.chosen(there["eve"].paths, LAB)[1]["remarks"]
+    assert "the file is unchanged since it was handed out" in first_look.chosen(there["eve"].paths, LAB)[1]["remarks"]
 
 
 def test_one_work_in_two_forms_is_one(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_archives_that_are_too_large_broken_or_locked(tmp_path: Path, monkeypatc
         "broken.zip": "broken.zip cannot be unpacked: File is not a zip file",
         "bomb.zip": "bomb.zip holds more than 0 MB",
         "many.zip": "many.zip has more than 3 files",
-        "other.tar.gz": "only .zip archives are read; unpack it into a folder",
+        "other.tar.gz": "only .zip archives are read; unpack this archive into a folder",
         "picture.png": "expected a .py file, an .ipynb notebook, a .zip or a folder with one",
     }
 

@@ -109,10 +109,10 @@ def test_a_mistake_may_be_an_error() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (-2 * X, "each number is -1 times the right one"),
-        (X, "each number is 0.5 times the right one"),
-        (2 * X + 0.25, "each number is the right one plus 0.25"),
-        (2 * X - 1, "each number is the right one minus 1"),
+        (-2 * X, "each number is -1 times the right number"),
+        (X, "each number is 0.5 times the right number"),
+        (2 * X + 0.25, "each number is the right number plus 0.25"),
+        (2 * X - 1, "each number is the right number minus 1"),
         (2 * X + np.array([1, 0, 0, 0]), ""),
         ((2 * X).reshape(2, 2), ""),
     ],
@@ -123,8 +123,8 @@ def test_a_difference_that_one_number_says(answer: Any, said: str) -> None:
 
 def test_float32_on_the_way() -> None:
     x = np.array([0.1, 0.2, 0.7])
-    assert "computed in float32" in hint(called("doubled", x, (2 * x.astype(np.float32)).astype(np.float64)))
-    assert "computed in float32" in hint(called("doubled", x, 2 * x.astype(np.float32)))
+    assert "computation is in float32" in hint(called("doubled", x, (2 * x.astype(np.float32)).astype(np.float64)))
+    assert "computation is in float32" in hint(called("doubled", x, 2 * x.astype(np.float32)))
     assert hint(called("doubled", x, 2 * x * np.array([1, 1 + 3e-7, 1]))) == ""
 
 

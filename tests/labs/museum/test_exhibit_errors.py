@@ -26,7 +26,7 @@ LP = {"x": FIVE}
         ("batch_norm", BATCH, {"num_groups": 1}, "batch_norm takes x, s, b, running_mean, running_var"),
         ("group_norm", GROUP, {"num_groups": 3}, "num_groups=3 must divide channels=4"),
         ("group_norm", GROUP, {"num_groups": 2.0}, "num_groups must be a whole number from 1 to 4; got 2.0"),
-        ("group_norm", GROUP, {"b": np.ones(4)}, "s and b must have one shape"),
+        ("group_norm", GROUP, {"b": np.ones(4)}, "s and b must have the same shape"),
         ("group_norm", GROUP, {"s": np.ones(3)}, r"s must have shape \(2,\) or \(4,\); got \(3,\)"),
         ("layer_norm", LAYER, {"axis": 2}, "axis must be a whole number from -2 to 1; got 2"),
         ("layer_norm", LAYER, {"axis": 0}, r"s must have shape \(2, 5\); got \(5,\)"),

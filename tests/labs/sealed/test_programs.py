@@ -74,7 +74,7 @@ def test_a_file_that_a_compiler_can_read_is_a_hole(without: tuple[str, ...], mon
     tools = compile_process._tools
     monkeypatch.setattr(compile_process, "_tools", lambda names: [*tools(names), "/etc/passwd"])
     finding._try_compilers.cache_clear()
-    with pytest.raises(finding.Hole, match=r"around compilers have a hole.* include /etc/passwd.*assemble /etc"):
+    with pytest.raises(finding.Hole, match=r"around compilers do not hold.* include /etc/passwd.*assemble /etc"):
         finding.find(without, programs=[GCC])
     monkeypatch.setattr(compile_process, "_tools", lambda _: ["/dev/null"])
     with pytest.raises(finding.Hole, match=r"could not be tried: .* does not run behind the walls"):

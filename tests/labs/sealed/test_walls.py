@@ -51,7 +51,7 @@ def test_what_this_machine_lacks_is_named() -> None:
     assert str(around) == "walls: seccomp; not here: Landlock, a separate user, mounts"
     uncounted = finding.find(("mounts", "user", "counting"))
     if uncounted.landlock:
-        assert "not here: a separate user, mounts, a count of what is written" in str(uncounted)
+        assert "not here: a separate user, mounts, a limit on what code can write" in str(uncounted)
         assert not uncounted.writes
         assert not uncounted.for_lab(writes=True).stand
 
@@ -60,7 +60,7 @@ def test_words() -> None:
     assert str(walls.Walls(True, True, 7, True)) == "walls: mounts, a separate user, Landlock 7, seccomp"
     some = walls.Walls(False, False, 0, True, ("Landlock", "mounts (EPERM)"))
     assert str(some) == "walls: seccomp; not here: Landlock, mounts (EPERM)"
-    assert str(walls.NONE) == "no walls: for your own work only"
+    assert str(walls.NONE) == "no walls, so only for your own work"
     assert not walls.NONE.stand
     assert not some.for_lab(writes=True).stand
     assert some.for_lab(writes=False) is some
@@ -73,7 +73,7 @@ def test_a_hole_grades_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, c
     try:
         if syscalls.numbers():
             assert main(["labs", "check", "0", str(tmp_path / "mine.py")]) == 2
-            assert "have a hole; from inside, code can ['read the grades']" in capsys.readouterr().err
+            assert "do not hold; code inside them can ['read the grades']" in capsys.readouterr().err
     finally:
         finding._found.cache_clear()
 
@@ -98,10 +98,10 @@ def test_without_walls_one_checks_and_grades_only_whom_one_trusts(
     file, table = tmp_path / "all" / "anna.py", tmp_path / "grades.csv"
     file.write_text((catalogue.CHECKOUT / "solutions" / "lab00_axes.py").read_text())
     assert main(["labs", "check", "0", str(file)]) == 0
-    assert "no walls: for your own work only" in capsys.readouterr().out
+    assert "no walls, so only for your own work" in capsys.readouterr().out
     command = ["labs", "grade", "0", str(file.parent), "--csv", str(table)]
     assert main(command) == 2
-    assert "or with --trust" in capsys.readouterr().err
+    assert "or add --trust" in capsys.readouterr().err
     assert not table.exists()
     assert main([*command, "--trust"]) == 0
     assert "18 of 18  anna.py" in capsys.readouterr().out

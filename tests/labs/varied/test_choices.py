@@ -69,5 +69,5 @@ def test_a_lab_without_a_table_has_one_variant() -> None:
 
 
 def test_texts_that_do_not_fit_their_values() -> None:
-    with pytest.raises(ValueError, match="layout has 2 values; expected as many texts for each"):
+    with pytest.raises(ValueError, match="layout has 2 values; expected the same number of texts in each row"):
         Variants("lab99_example", layout=kinds("the axes", {"NC": ("(N, C)", "N"), "CN": ("(C, N)",)}))

@@ -57,8 +57,8 @@ def test_what_has_changed_is_said() -> None:
     assert images.changes(before, before) == []
     now = {"train": {"number": 1500, "sha256": "c"}, "validation": {"number": 50, "sha256": "d"}}
     assert images.changes(before, now) == [
-        "1,438 training images then, 1,500 now",
-        "some of the 50 validation images are others",
+        "1,438 training images before, 1,500 now",
+        "some of the 50 validation images have changed",
     ]
     unknown = {part: {**entry, "sha256": None} for part, entry in before.items()}
     assert images.changes(unknown, before) == images.changes(before, unknown) == []
@@ -106,8 +106,8 @@ def test_a_folder_that_has_grown_keeps_its_split(tmp_path: Path) -> None:
     added = val - validated
     assert [sum(name.startswith(c) for name in added) for c in "ab"] == [5, 5]  # a fifth of 25 each
     said = "; ".join(images.changes(before, images.known(now)))
-    assert f"32 training images then, {len(train)} now: 40 added (a/2" in said
-    assert f"8 validation images then, {len(val)} now: 10 added (" in said
+    assert f"32 training images before, {len(train)} now: 40 added (a/2" in said
+    assert f"8 validation images before, {len(val)} now: 10 added (" in said
     assert said.count("00.png") == 2
     assert "removed (" in said
 
@@ -117,7 +117,7 @@ def test_a_run_whose_part_is_gone_needs_a_new_one(tmp_path: Path) -> None:
     before = images.known(first)
     for name in split(first)[1]:
         (tmp_path / name).unlink()
-    with pytest.raises(ValueError, match=r"none of the validation images of the run is in .* any more"):
+    with pytest.raises(ValueError, match=r"none of the validation images of the run is still in "):
         images.with_split_of_run(before, load_folder(tmp_path), 0)
 
 
@@ -142,5 +142,7 @@ def test_a_place_that_is_gone_is_named(tmp_path: Path) -> None:
     assert images.place({"path": str(tmp_path)}, "run") == str(tmp_path)
     gone = str(tmp_path / "gone")
     assert images.place({"path": gone}, "run", needed=False) == gone
-    with pytest.raises(FileNotFoundError, match=f"run is of a run on the images in '{gone}', .* now: --path PATH"):
+    with pytest.raises(
+        FileNotFoundError, match=f"the run of run read its images from '{gone}', .* the new path: --path PATH"
+    ):
         images.place({"path": gone}, "run")

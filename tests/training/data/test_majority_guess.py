@@ -23,7 +23,7 @@ def test_the_sentence() -> None:
     guess = Guess("rose", 0.312)
     assert (
         guess.beside(0.881)
-        == "validation accuracy 88.1 %; always guessing the largest class ('rose') would give 31.2 %"
+        == "validation accuracy 88.1 %; always guessing the largest class ('rose') would have an accuracy of 31.2 %"
     )
     for accuracy in (0.312, 0.1):
         assert guess.beside(accuracy).endswith("31.2 %: the model is no better than guessing")

@@ -21,7 +21,7 @@ def batches(settings: Settings, path: Any = None) -> list[Any]:
 
 @pytest.mark.parametrize(("name", "place"), [("mnist", "DIR"), ("folder", "DIR"), ("numpy", r"FILE\.npz")])
 def test_a_path_is_needed_for_all_but_the_digits(name: str, place: str) -> None:
-    with pytest.raises(ValueError, match=f"nothing is downloaded; say where it is: --path {place}"):
+    with pytest.raises(ValueError, match=f"nothing is downloaded; expected the path of the .*: --path {place}"):
         load_data(Settings(data=name), None)
 
 
@@ -149,7 +149,7 @@ def test_folds_are_of_the_images_that_train_and_of_those_drawn_from_them(tmp_pat
     whole, _ = load_data(Settings(data="numpy"), path)
     assert np.array_equal(train[:][0], whole[train.indices][0])
     assert np.bincount(labels_of(val)).tolist() == [125] * 4
-    with pytest.raises(ValueError, match="fold is '1/1501'; expected at most as many folds as images, 1,500"):
+    with pytest.raises(ValueError, match="fold is '1/1501'; expected at most one fold per image, 1,500"):
         load_data(Settings(data="numpy", fold="1/1501"), path)
 
 

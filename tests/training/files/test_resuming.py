@@ -66,11 +66,13 @@ def test_a_run_with_these_settings_goes_on_to_the_same_bits(tmp_path: Path, name
 def test_other_images_need_a_word(tmp_path: Path) -> None:
     out = str(cut(tmp_path / "run"))
     for given, said in (
-        (sets(60, 1), "some of the 60 training images are others; some of the 20 validation images are others"),
-        (sets(90), "60 training images then, 90 now; some of the 20 validation images are others"),
-        (sets(30), "60 training images then, 30 now"),
+        (sets(60, 1), "some of the 60 training images have changed; some of the 20 validation images have changed"),
+        (sets(90), "60 training images before, 90 now; some of the 20 validation images have changed"),
+        (sets(30), "60 training images before, 30 now"),
     ):
-        with pytest.raises(ValueError, match=f"is of a run on other images: {said}.*--other-images.*other_images=True"):
+        with pytest.raises(
+            ValueError, match=f"the run of .* had other images: {said}.*--other-images.*other_images=True"
+        ):
             Run.resume(out, sets=given)
     assert Run.resume(out, sets=sets(60)).epoch == 2
 
@@ -106,7 +108,9 @@ def test_a_checkpoint_of_before_goes_on_without_a_word_to_the_same_bytes(tmp_pat
 def test_images_of_another_form_do_not_fit(tmp_path: Path) -> None:
     out, (train, test) = str(cut(tmp_path / "run")), sets(60)
     wide = tuple(ArrayDataset(np.repeat(part.arrays[0], 3, 1), part.arrays[1]) for part in (train, test))
-    with pytest.raises(ValueError, match="10 classes and 1 x 8 x 8 pixels; these are 10 classes and 3 x 8 x 8 pixels"):
+    with pytest.raises(
+        ValueError, match="10 classes and 1 x 8 x 8 pixels, but these images have 10 classes and 3 x 8 x 8 pixels"
+    ):
         Run.resume(out, sets=wide, other_images=True)
 
 
@@ -116,7 +120,7 @@ def test_a_checkpoint_of_before_knows_the_number_of_its_images(tmp_path: Path, c
     saved = load_training(out / CHECKPOINT)
     del saved["images"]
     save_training(out / CHECKPOINT, **saved)
-    with pytest.raises(ValueError, match=f"60 training images then, {count} now. To go on"):
+    with pytest.raises(ValueError, match=f"60 training images before, {count} now. To continue"):
         Run.resume(str(out), sets=sets(count))
     run = Run.resume(str(out), sets=sets(count), other_images=True)
     run.fit()
@@ -131,7 +135,7 @@ def test_what_the_user_agreed_to_is_what_runs(tmp_path: Path) -> None:
     out = cut(tmp_path / "run", replace(SETTINGS, model=f"{file}:build"))
     agreed = Code.read(f"{out}/mine.py:build", copied=True)
     (out / "mine.py").write_text(f"open({str(mark)!r}, 'w')\n{code}")
-    with pytest.raises(ValueError, match=r"holds another mine\.py than .*run/mine\.py"):
+    with pytest.raises(ValueError, match=r"has a mine\.py that differs from .*run/mine\.py"):
         Run.resume(str(out), sets=sets(60), code=agreed)
     saved = load_training(out / CHECKPOINT)
     changed = Code.read(f"{out}/mine.py:build").sha256
@@ -223,8 +227,8 @@ def test_epochs_that_are_done_are_refused(tmp_path: Path) -> None:
     Run(SETTINGS, str(tmp_path), sets=sets(60)).fit()
     before = (tmp_path / CHECKPOINT).read_bytes()
     for epochs, said in (
-        (4, "epochs is 4; expected more than the 4 that the run of .* has done"),
-        (3, "epochs is 3; expected more than the 4"),
+        (4, "epochs is 4; expected more than 4, the number of epochs that the run of .* has finished"),
+        (3, "epochs is 3; expected more than 4,"),
         (0, "epochs is 0; expected at least 1"),
         ("9", "epochs is '9'; expected a whole number"),
     ):

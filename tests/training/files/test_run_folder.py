@@ -42,7 +42,7 @@ def in_a_thread(folder: Path) -> list[str]:
 def test_two_at_once_are_one_too_many(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with locked(str(folder)):
-        expected = f"another run is training in {folder}; wait for its end, or choose another --out"
+        expected = f"another run is training in {folder}; wait until that run ends, or choose another --out"
         assert in_a_thread(folder) == [expected]
         with locked(f"{folder}/../run"):  # the same thread may ask again, by any path
             assert in_a_thread(folder) == [expected]
@@ -129,13 +129,13 @@ def test_a_file_that_another_user_has_left_locks_nothing() -> None:
         with as_user(12345), pytest.raises(PermissionError) as caught, locked(name):
             pass
         assert str(caught.value) == (
-            f"train: cannot write '{name}/.lock': Permission denied; it is a file of root's: if no run of theirs "
-            "trains there, have it removed; else choose another --out"
+            f"train: cannot write '{name}/.lock': Permission denied; the file belongs to root. If root has no run in "
+            "this folder, ask for the file to be removed; otherwise choose another --out"
         )
         os.chown(folder / LOCK, 54321, 54321)
         with (
             as_user(12345),
-            pytest.raises(PermissionError, match="a file of the user with id 54321's: if"),
+            pytest.raises(PermissionError, match="the file belongs to the user with id 54321"),
             locked(name),
         ):
             pass
@@ -205,11 +205,11 @@ def test_a_copy_is_written_once_and_over_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "run/mine.py").stat().st_mtime_ns == before
     keep_copy(str(tmp_path), code)  # the file itself lies there
     (tmp_path / "run/mine.py").write_text("precious")
-    with pytest.raises(ValueError, match=r"run holds another mine\.py than .*; move it away, or choose another --out"):
+    with pytest.raises(ValueError, match=r"run has a mine\.py that differs from .*; move the old file away, or choose"):
         keep_copy(run, code)
     assert (tmp_path / "run/mine.py").read_text() == "precious"
     (tmp_path / "run/mine.py").unlink()
     (tmp_path / "run/mine.py").symlink_to(tmp_path / "nothing")
-    with pytest.raises(ValueError, match="holds another"):
+    with pytest.raises(ValueError, match="that differs from"):
         check_copy(run, code)
     assert BEST not in os.listdir(run)

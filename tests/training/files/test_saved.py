@@ -41,7 +41,7 @@ def test_a_part_that_is_not_there(whole: dict[str, Any], tmp_path: Path, part: s
 @pytest.mark.parametrize("part", ["scheduler", "average"])
 def test_a_part_that_the_settings_ask_for(whole: dict[str, Any], tmp_path: Path, part: str) -> None:
     said = refused(tmp_path, {k: v for k, v in whole.items() if k != part})
-    assert f"has no part {part}, which its settings ask for" in said
+    assert f"has no part {part}, which its settings need" in said
 
 
 @pytest.mark.parametrize("part", [*saved.RUN, "scheduler", "average", "preprocessing", "images"])
@@ -59,7 +59,7 @@ def test_a_part_of_another_type(whole: dict[str, Any], tmp_path: Path, part: str
         ("settings", {"lr": None}, "its setting lr is None; expected a number"),
         ("settings", {"model": 3}, "its setting model is 3; expected a text"),
         ("settings", {"model": "mine.py:build"}, "its setting model is 'mine.py:build'; expected 'digits'"),
-        ("settings", {"model": "lenet"}, "its setting model is 'lenet'; expected 'digits', as its model_facts say"),
+        ("settings", {"model": "lenet"}, "its setting model is 'lenet'; expected 'digits', as in its model_facts"),
         ("settings", {"image_size": 8193}, "its setting image_size is 8193; expected at most 8192"),
         ("settings", {"momentum": 0.9}, "it has a setting 'momentum'; expected data, model"),
         ("preprocessing", {"classes": ["a"]}, "classes of its preprocessing is ['a']; expected 10 names"),

@@ -116,10 +116,19 @@ def test_tensors_are_taken_of_any_type() -> None:
     [
         (lambda: roc_auc_score([0, 1], [[0.5, np.nan], [0, 1]]), r"roc_auc_score: y_score\[0, 1\] is NaN"),
         (lambda: calibration_curve([0], [np.nan]), r"calibration_curve: y_prob\[0\] is NaN; expected numbers"),
-        (lambda: roc_auc_score([0, 2], [0.1, 0.2]), "is for two classes, and y_true has class 2; expected N x classes"),
+        (
+            lambda: roc_auc_score([0, 2], [0.1, 0.2]),
+            "the form for two classes, but y_true has class 2; expected N x classes",
+        ),
         (lambda: roc_auc_score([0, 2], [[0.1, 0.2]] * 2), "y_true has class 2; expected less than 2"),
-        (lambda: roc_auc_score([0], [[0.1, 0.2]] * 2), "y_true has 1 samples and y_score 2; expected as many"),
-        (lambda: roc_auc_score([], []), "y_true has 0 samples and y_score 0; expected as many, and at least one"),
+        (
+            lambda: roc_auc_score([0], [[0.1, 0.2]] * 2),
+            "y_true has 1 samples, but y_score has 2; expected the same number",
+        ),
+        (
+            lambda: roc_auc_score([], []),
+            "y_true has 0 samples, but y_score has 0; expected the same number, and at least one",
+        ),
         (lambda: roc_auc_score([0, 1], [0, 1], average="micro"), "average='micro'; expected one of None, 'macro'"),
         (
             lambda: top_k_accuracy_score([0.5], [[1.0]]),
@@ -129,10 +138,10 @@ def test_tensors_are_taken_of_any_type() -> None:
         (lambda: top_k_accuracy_score([0], [1.0]), r"y_score.shape is \(1,\); expected N x classes"),
         (lambda: top_k_accuracy_score([0], [[1.0]], k=0), "k=0; expected an int of at least 1"),
         (lambda: top_k_accuracy_score([0], [["a"]]), "y_score has type <U1; expected numbers"),
-        (lambda: calibration_curve([0, 2], [0, 1]), "y_true has 2; expected 0 and 1"),
+        (lambda: calibration_curve([0, 2], [0, 1]), "y_true has 2; expected 1 for a right prediction"),
         (lambda: calibration_curve([0, 1], [0, 3]), "y_prob goes from 0 to 3; expected from 0 to 1"),
         (lambda: calibration_curve([0, 1], [0, 1], n_bins=0), "n_bins=0; expected an int of at least 1"),
-        (lambda: precision_recall_fscore_support([0], [0, 1]), "y_true has 1 samples and y_pred 2"),
+        (lambda: precision_recall_fscore_support([0], [0, 1]), "y_true has 1 samples, but y_pred has 2"),
         (lambda: precision_recall_fscore_support([0], [0], average="x"), "average='x'; expected one of None"),
     ],
 )

@@ -71,7 +71,7 @@ def test_of_many_classes_those_with_the_lowest_f1_are_shown() -> None:
     shown = [row.name for row in report.shown()]
     assert len(shown) == 30
     assert shown[:2] == ["7", "8"]
-    assert "these are the 30 classes with the lowest f1, and there are 20 more" in str(report)
+    assert "these are the 30 classes with the lowest f1; 20 classes are not shown" in str(report)
     assert len(report.as_dict()["classes"]) == 50
 
 
@@ -88,7 +88,9 @@ def test_logits_and_names_that_do_not_fit_are_named() -> None:
     with pytest.raises(ValueError, match=r"y_score goes from -1 to 3.*expected probabilities: F.softmax\(logits, 1\)"):
         classification_report([0, 1], logits)
     assert classification_report([0, 1], F.softmax(logits, 1)).accuracy == 1
-    with pytest.raises(ValueError, match="target_names has 1 names and y_score 2 classes; expected as many"):
+    with pytest.raises(
+        ValueError, match="target_names has 1 names and y_score has 2 classes; expected the same number"
+    ):
         classification_report([0, 1], F.softmax(logits, 1), target_names=["a"])
     with pytest.raises(ValueError, match=r"y_score\[1, 0\] is NaN"):
         classification_report([0, 1], [[0.5, 0.5], [np.nan, 1]])

@@ -51,7 +51,9 @@ def test_a_head_for_other_classes_is_drawn_anew(tmp_path: Path, weights: dict[st
     for name, value in values(model).items():
         assert np.array_equal(value, before[name] if name in head else weights[name]), name
     assert (found.taken, found.missing, found.unused) == (len(weights) - 2, [], [])
-    assert found.reshaped == [f"{name} {weights[name].shape} there, {before[name].shape} here" for name in head]
+    assert found.reshaped == [
+        f"{name} {weights[name].shape} in the file, {before[name].shape} in the model" for name in head
+    ]
     said = found.sentences()
     assert said[0] == f"begins with {len(weights) - 2} tensors of ten.safetensors"
     assert len(said) == 2
@@ -93,7 +95,7 @@ def test_every_name_that_was_left_out_is_said(tmp_path: Path, weights: dict[str,
     before = values(model)
     found = begin(model, path)
     assert (found.missing, found.unused) == ([names[0]], ["evil\x1b[2J"])
-    assert found.reshaped == [f"{names[-1]} (10,) there, (10,) here"], "whole numbers are no weights"
+    assert found.reshaped == [f"{names[-1]} (10,) in the file, (10,) in the model"], "whole numbers are no weights"
     assert np.array_equal(values(model)[names[0]], before[names[0]])
 
 

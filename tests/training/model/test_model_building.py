@@ -81,7 +81,7 @@ def test_what_is_no_copy_is_not_trusted(file: str, weights: str, tmp_path: Path)
         ".py",
         "sub\\mine.py",
     ):
-        with pytest.raises(UntrustedCode, match="code that is not in its folder; nothing was run"):
+        with pytest.raises(UntrustedCode, match="code that is not in the same folder; nothing was run"):
             model_building.trusted({**found, "name": f"{name}:build"}, there, trust=True)
     assert model_building.trusted({**found, "name": "absent.py:build"}, there, f"{file}:build") == Code.read(
         f"{file}:build"
@@ -99,7 +99,7 @@ HEX = "0" * 64
         ({"name": ["digits"]}, r"its model is \['digits'\]"),
         ({"name": "a.py:b", "sha256": None}, "the SHA-256 of its model's file is None"),
         ({"name": "a.py:b", "sha256": HEX[1:]}, "expected 64 hexadecimal digits"),
-        ({"name": "a.py:b c", "sha256": HEX}, "with a function's name"),
+        ({"name": "a.py:b c", "sha256": HEX}, "with the name of a function"),
         ({"name": "a.py:b", "sha256": HEX, "size": 8192, "channels": 4}, "expected at most 201,326,592 numbers"),
         ({"size": 8193}, "size of its model is 8193; expected a whole number from 1 to 8192"),
         ({"size": 10**9}, "size of its model is 1000000000; expected a whole number from 1 to 8192"),

@@ -70,7 +70,7 @@ def test_reading_runs_nothing_and_follows_no_link_where_asked(file: str, tmp_pat
         ("absent", r"mine\.py has no function 'absent'; it has build, number"),
         ("number", r"mine\.py:number returned a int; expected a minorm\.nn\.Module"),
         ("picky", r"mine\.py:picky\(3, 8, 4\) raised TypeError"),
-        ("narrow", r"makes \(2, 7\) of two images; expected \(2, 4\), one number for each class"),
+        ("narrow", r"is \(2, 7\); expected shape \(2, 4\), one number for each class"),
         ("grey", "does not take images of 2 x 3 x 8 x 8"),
     ],
 )
@@ -99,7 +99,11 @@ def test_a_copy_imports_nothing_that_lies_beside_it(tmp_path: Path) -> None:
         sys.modules["colorsys"] = before
     (tmp_path / "mine.py").write_text("import helper_of_mine")
     (tmp_path / "helper_of_mine.py").write_text("")
-    with pytest.raises(ValueError, match=r"No module named 'helper_of_mine'; a run keeps this file alone, so write"):
+    with pytest.raises(
+        ValueError,
+        match=r"No module named 'helper_of_mine'; a run keeps a copy of this file only, so "
+        r"pass",
+    ):
         Code.read(f"{tmp_path}/mine.py:build", copied=True).build(1, 8, 2)
 
 

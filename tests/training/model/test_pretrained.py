@@ -38,8 +38,8 @@ def test_an_onnx_file_without_metadata(tmp_path: Path, free: bool) -> None:
     text = found.sentence(Preprocessing(["a", "b"], [0.5] * 3, [0.2] * 3, 16, 3), {})
     assert text == (
         f"takes pictures of 3 x 16 x 16 (the size of {'the images' if free else 'the file'}), scaled by mean "
-        "0.5,0.5,0.5 and std 0.2,0.2,0.2 (usual ones, as the file says none); for others: --image-size, --mean, --std "
-        "and --pixel-range"
+        "0.5,0.5,0.5 and std 0.2,0.2,0.2 (the usual values, because the file has none); to change this, use "
+        "--image-size, --mean, --std and --pixel-range"
     )
 
 

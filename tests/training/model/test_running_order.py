@@ -58,7 +58,7 @@ def test_the_order_is_that_in_which_layers_run() -> None:
 def test_a_model_that_ends_with_another_layer_has_no_head() -> None:
     found = Layers(nn.Sequential(nn.Conv2d(1, 4, 1), nn.Conv2d(4, 2, 3)), 1, 8)
     assert found.head == []
-    with pytest.raises(ValueError, match=r"freeze=1 needs the head, and none was found: .* the last weights are "
+    with pytest.raises(ValueError, match=r"freeze=1 needs a head, but the model has none; .* The last weights are "
                        r"0\.weight \(4, 1, 1, 1\), 1\.weight \(2, 4, 3, 3\)"):  # fmt: skip
         found.check_head("freeze=1")
 

@@ -40,9 +40,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("names", "new_head", "stays", "said"),
     [
-        (["0", "1", "2", "3"], False, True, "the head stays, as the classes are the same; --new-head draws it anew"),
-        (["0", "1", "2", "3"], True, False, "the head is drawn anew, as new_head asks for"),
-        (["0", "1", "2", "x"], False, False, "the head is drawn anew: the file has the class '3'"),
+        (["0", "1", "2", "3"], False, True, "the head is kept, because the classes are the same; --new-head"),
+        (["0", "1", "2", "3"], True, False, "the head is initialized anew, because new_head is set"),
+        (["0", "1", "2", "x"], False, False, "the head is initialized anew, because the file has the class '3'"),
     ],
 )  # fmt: skip
 def test_the_head_of_a_run(run: str, names: list[str], new_head: bool, stays: bool, said: str) -> None:
@@ -62,9 +62,8 @@ def test_a_file_that_names_no_classes_keeps_a_head_of_as_many(tmp_path: Path) ->
     mn.save(models.digits_cnn(classes=4).state_dict(), path)
     begun = Run(SETTINGS, sets=sets(), init=path).initial
     assert begun is not None
-    assert begun.notes == [
-        "the head stays, as it has as many classes; the file says no names; --new-head draws it anew"
-    ]
+    (note,) = begun.notes
+    assert note.startswith("the head is kept, because it has the same number of classes; the file has no class names;")
     other = Run(SETTINGS, sets=sets(5), init=path).initial
     assert other is not None
     assert other.notes == []
@@ -77,7 +76,7 @@ def test_a_setting_that_needs_the_head_of_a_model_without_one(tmp_path: Path) ->
                     "def build(c, s, k): return nn.Sequential(nn.Conv2d(c, k, s), nn.Flatten())\n")  # fmt: skip
     for name, value in (("freeze", 1), ("layer_decay", 0.5)):
         settings = Settings(data="numpy", model=f"{file}:build", epochs=1, batch_size=10, **{name: value})
-        with pytest.raises(ValueError, match=f"{name}={value} needs the head, and none was found"):
+        with pytest.raises(ValueError, match=f"{name}={value} needs a head, but the model has none"):
             Run(settings, sets=sets())
 
 
@@ -107,14 +106,14 @@ def test_a_run_of_a_graph_says_what_was_changed(graph: str) -> None:
     assert run.initial is not None
     assert run.initial.sentences() == [
         "begins with 4 tensors of net.onnx",
-        "the head '4', a Gemm of 4 numbers, stays, as the classes are the same; --new-head draws it anew",
-        "its Softmax is left out: the loss takes logits",
+        "the head '4', a Gemm of 4 numbers, is kept, because the classes are the same; --new-head initializes it anew",
+        "its Softmax is left out, because the loss takes logits",
     ]
     assert run.model_facts["keeps_head"] is True
     anew = Run(Settings(data="numpy", model=graph, epochs=1, batch_size=10), sets=sets(5))
     assert anew.initial is not None
     assert anew.initial.taken == 2
-    assert anew.initial.notes[0] == "the head '4', a Gemm of 4 numbers for 4 classes, is drawn anew"
+    assert anew.initial.notes[0] == "the head '4', a Gemm of 4 numbers for 4 classes, is initialized anew"
 
 
 def test_a_folder_is_read_as_the_file_says(graph: str, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_no_target_that_counts_is_an_error(weighted: bool) -> None:
     case = Case("entropy", weighted, np.ones(4, bool), 0)
     model = case.model()
     with pytest.raises(
-        NonFiniteLoss, match=r"every target of this batch is ignore_index=-100.*the mean over no target is nan"
+        NonFiniteLoss, match=r"every target of this batch is ignore_index=-100.*the loss is a mean over nothing"
     ):
         evaluate(model, case.batches([2]), case.loss)
     with pytest.raises(NonFiniteLoss, match="after 4 images of this epoch; every target"):

@@ -87,8 +87,8 @@ def test_a_loss_that_is_no_number_stops_before_the_step() -> None:
     with pytest.raises(NonFiniteLoss) as caught:
         train_epoch(model, data.DataLoader(dataset, 16), nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.0))
     assert str(caught.value) == (
-        "the loss is nan after 16 images of this epoch; the inputs of this batch hold 2 NaN, the first at [4, 0]; look "
-        "at the data and at what transforms them"
+        "the loss is nan after 16 images of this epoch; the inputs of this batch hold 2 NaN, the first at [4, 0]; "
+        "check the data and their transforms"
     )
     for p, old in zip(model.parameters(), before, strict=True):
         np.testing.assert_array_equal(p.numpy(), old)

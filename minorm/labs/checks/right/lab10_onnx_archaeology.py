@@ -18,7 +18,7 @@ def since(model: Any, node: Any) -> int:
     for opset in model.opset_import:
         if opset.domain == node.domain or (opset.domain in own and node.domain in own):
             return max(version for version in published if version <= opset.version)
-    raise ValueError(f"no opset of {node.domain!r}")
+    raise ValueError(f"the model has no opset for the domain {node.domain!r}")
 
 
 def attributes(node: Any, version: int, epsilon: float = 1e-5, momentum: float = 0.9) -> dict[str, Any]:
@@ -61,5 +61,5 @@ def mode(node: Any, version: int) -> str:
     else:
         trains = bool(said.get("training_mode", 0))
         if len(node.output) != (3 if trains else 1):
-            raise ValueError(f"{len(node.output)} outputs, and training_mode {int(trains)}")
+            raise ValueError(f"the node has {len(node.output)} outputs, which do not fit training_mode {int(trains)}")
     return "training" if trains else "inference"

@@ -201,12 +201,12 @@ def two_pass(x):
 def two_pass(x):
     wide = x.astype(np.float64)
     return ((wide - wide.mean(axis=0)) ** 2).mean(axis=0).astype(x.dtype)
-""", ".astype gave float64"),
+""", "a result of .astype in float64"),
     ("2.2", "float64 in the sum alone", """
 def two_pass(x):
     c = x - np.mean(x, axis=0, dtype=np.float64, out=np.empty_like(x[0]))
     return np.square(c).mean(axis=0)
-""", "np.mean gave float64"),
+""", "a result of np.mean in float64"),
     ("2.2", "math.fsum", """
 import math
 def two_pass(x):
@@ -214,14 +214,14 @@ def two_pass(x):
         return np.array([two_pass(column) for column in x.T], x.dtype)
     mean = math.fsum(x) / len(x)
     return x.dtype.type(math.fsum((v - mean) ** 2 for v in x) / len(x))
-""", "Python's number of one of NumPy's type float32"),
+""", "which turns a float32 of NumPy into a Python number"),
     ("2.2", "statistics", """
 import statistics
 def two_pass(x):
     if x.ndim > 1:
         return np.array([two_pass(column) for column in x.T], x.dtype)
     return x.dtype.type(statistics.pvariance(x.tolist()))
-""", ".tolist() makes Python's number"),
+""", ".tolist(), which turns"),
     ("2.2", "memoryview", """
 def two_pass(x):
     return np.var(np.array(memoryview(np.ascontiguousarray(x))), axis=0)
@@ -232,7 +232,7 @@ def two_pass(x):
     if isinstance(x, np.ndarray):
         return x.astype(np.float64).var(axis=0).astype(x.dtype)
     return np.square(x - x.mean(axis=0)).mean(axis=0)
-""", "does the code check the type of its argument?"),
+""", "does the code depend on the type of its argument?"),
     ("2.3", "np.var", "def welford(x): return np.var(x, axis=0)\n", "np.var() was called; write the update yourself"),
     ("2.3", "x.var of what was kept", """
 def welford(x):
@@ -248,14 +248,14 @@ def welford(x):
     kept = [v * 1 for v in x]
     mean = sum(kept) / len(kept)
     return sum((v - mean) ** 2 for v in kept) / len(kept)
-""", "numbers kept for"),
+""", "numbers are kept for"),
     ("2.3", "two passes over a copy kept in an array", """
 def welford(x):
     kept = np.empty(x.shape, x.dtype)
     for i, v in enumerate(x):
         kept[i] = v
     return np.square(kept - kept.mean(axis=0)).mean(axis=0)
-""", "numbers kept for"),
+""", "numbers are kept for"),
     ("2.3", "two passes over all at once", """
 def welford(x):
     c = x - x.mean(axis=0)
@@ -298,7 +298,7 @@ def shifted(x):
     k = x[:4].mean(axis=0)
     t = x.astype(np.float64) - k
     return k, t.mean(axis=0).astype(x.dtype), (np.square(t - t.mean(axis=0)).mean(axis=0)).astype(x.dtype)
-""", "gave float64"),
+""", " in float64"),
     ("2.5", "two passes without a shift", """
 def shifted(x):
     k, mean = x[:4].mean(axis=0), x.mean(axis=0)
@@ -326,5 +326,5 @@ def moments(nest, x, centered):
     ("2.6", "the library's", """
 from minorm.kernels.reference import norm as library
 def moments(nest, x, centered): return library.moments(nest, x, centered)
-""", "is closed here"),
+""", "cannot be used here"),
 ]  # fmt: skip

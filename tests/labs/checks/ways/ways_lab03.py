@@ -179,7 +179,7 @@ def graph(x, g, axes, eps=1e-5):
     c = x - x.mean(axis=axes, keepdims=True)
     one, two, four_h = (_differences(c, g, axes, eps, h) for h in (5e-4, 1e-3, 2e-3))
     return (one * 64 - two * 20 + four_h) / 45
-""", "as finite differences take"),
+""", "looks like finite differences"),
     ("3.1", "finite differences of all rows together", DIFFERENCES + """
 def graph(x, g, axes, eps=1e-5):
     return _column_by_column(x, g, axes, eps) if len(axes) == 1 else _differences(x, g, axes, eps)
@@ -238,5 +238,5 @@ def parameter_gradients(dy, xhat, axes): return (dy * xhat).mean(axis=axes), dy.
 from minorm.kernels.reference import norm as library
 def backward(nest, dy, x, stats, s, equation, needs=(True, True)):
     return library.backward(nest, dy, x, stats, s, equation, needs)
-""", "is closed here"),
+""", "cannot be used here"),
 ]  # fmt: skip

@@ -194,19 +194,19 @@ def ulp(v, name):
         bits = np.abs(v).astype(np.float32).view(np.uint32) & 0xFFFF0000
         return ((bits + 0x10000).view(np.float32) - bits.view(np.float32)).astype(np.float64)
     return np.spacing(np.abs(v).astype(DTYPES[name])).astype(np.float64)
-""", "gave float"),
+""", " in float"),
     ("6.1", "the neighbours of the narrow types", """
 def ulp(v, name):
     y = np.abs(v).astype(DTYPES[name])
     return np.nextafter(y, np.array(np.inf, y.dtype)).astype(np.float64) - y.astype(np.float64)
-""", "gave float"),
+""", " in float"),
     ("6.1", "a share of the value", """
 def ulp(v, name): return np.abs(v) * 2.0 ** (1 - BITS[name])
 """, "ulp of some numbers"),
     ("6.2", "NumPy's conversion", """
 def to_bfloat16(x): return x.astype(mn.bfloat16).view(np.uint16)
 def from_bfloat16(bits): return bits.view(mn.bfloat16).astype(np.float32)
-""", ".astype gave bfloat16"),
+""", "a result of .astype in bfloat16"),
     ("6.2", "an array of another type, written into", """
 def to_bfloat16(x):
     out = np.empty(x.shape, mn.bfloat16)
@@ -216,7 +216,7 @@ def from_bfloat16(bits):
     out = np.empty(bits.shape, np.float32)
     out[...] = bits.view(mn.bfloat16)
     return out
-""", "gave bfloat16"),
+""", " in bfloat16"),
     ("6.2", "the library's", """
 def to_bfloat16(x): return mn.tensor(np.array(x)).to(dtype=mn.bfloat16).numpy().view(np.uint16)
 def from_bfloat16(bits): return mn.tensor(bits.view(mn.bfloat16)).to(dtype=mn.float32).numpy()
@@ -232,12 +232,12 @@ def from_bfloat16(bits):
     ("6.3", "long double", """
 def root_mean_square(x):
     return np.sqrt((x.astype(np.longdouble) ** 2).mean(axis=-1, keepdims=True)).astype(x.dtype)
-""", "gave float128"),
+""", " in float128"),
     ("6.3", "float64 or long double", """
 def root_mean_square(x):
     wide = np.float64 if x.dtype == np.float32 else np.longdouble
     return np.sqrt(np.mean(np.square(x, dtype=wide), axis=-1, keepdims=True)).astype(x.dtype)
-""", "np.square gave float64"),
+""", "a result of np.square in float64"),
     ("6.3", "a wider sum alone", """
 def root_mean_square(x):
     e = np.frexp(np.abs(x).max(axis=-1, keepdims=True))[1]
@@ -245,7 +245,7 @@ def root_mean_square(x):
     out = np.empty(e.shape, x.dtype)
     np.mean(y * y, axis=-1, keepdims=True, dtype=np.longdouble, out=out)
     return np.ldexp(np.sqrt(out), e)
-""", "np.mean gave"),
+""", "a result of np.mean in"),
     ("6.3", "Python's whole numbers", """
 from fractions import Fraction
 import math
@@ -257,17 +257,17 @@ def root_mean_square(x):
             math.isqrt(int(square * 10 ** 640)) / 10 ** 320)
     return out
 """, "which the check cannot follow"),
-    ("6.4", "float64, cast at the end", NORM.replace("WIDE", "np.float64"), "gave float64"),
+    ("6.4", "float64, cast at the end", NORM.replace("WIDE", "np.float64"), " in float64"),
     ("6.4", "float64, by way of float32", NORM.replace("WIDE", "np.float64").replace(
-        ").astype(x.dtype)\n", ").astype(wide).astype(x.dtype)\n"), "gave float64"),
-    ("6.4", "long double", NORM.replace("WIDE", "np.longdouble"), "gave float128"),
+        ").astype(x.dtype)\n", ").astype(wide).astype(x.dtype)\n"), " in float64"),
+    ("6.4", "long double", NORM.replace("WIDE", "np.longdouble"), " in float128"),
     ("6.4", "sums in float64", NORM.replace("WIDE", "wide").replace(
-        "keepdims=True)", "keepdims=True, dtype=np.float64).astype(wide)"), "gave float64"),
+        "keepdims=True)", "keepdims=True, dtype=np.float64).astype(wide)"), " in float64"),
     ("6.4", "x's own type", NORM.replace("WIDE", "x.dtype"), "layer_norm"),
-    ("6.5", "float64 whatever dtype says", FORWARD.replace("CAST", ""), "gave float64"),
-    ("6.5", "float64, by way of dtype", FORWARD.replace("CAST", ".astype(dtype)"), "gave float64"),
+    ("6.5", "float64 whatever dtype says", FORWARD.replace("CAST", ""), " in float64"),
+    ("6.5", "float64, by way of dtype", FORWARD.replace("CAST", ".astype(dtype)"), " in float64"),
     ("6.5", "the library's", """
 from minorm.kernels.reference import norm as library
 def forward(nest, x, s, b, equation, dtype=None): return library.forward(nest, x, s, b, equation, dtype)
-""", "is closed here"),
+""", "cannot be used here"),
 ]  # fmt: skip
