@@ -54,11 +54,11 @@ def check_moments_follow(
     with student.with_changed_kernels(change):
         found = {layer: _run(layer, x, PartialBackend(moments=student.moments)) for layer in layers}
     for layer, got in found.items():
-        what = f"y of {layer} with your moments, while {kernel} returns 4 var + 1 in place of var"
+        what = f"y of {layer} with your moments, after the judge made {kernel} return 4 var + 1"
         before = _run(layer, x.astype(np.float64), None)
         true(
             not np.allclose(got, before, rtol=bound, atol=bound),
-            what, f"another y, because the statistics come from {kernel}", "the same y as before",
+            what, f"another y, as the statistics must come from {kernel}", "the same y",
         )  # fmt: skip
         expected = _run(layer, x.astype(np.float64), PartialBackend(moments=_with_larger_variances))
         close(got, expected, what, rtol=bound, atol=bound)
