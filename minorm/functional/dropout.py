@@ -75,7 +75,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """y = x * m / (1 - p); in evaluation y = x. For each channel, m is 0 with probability p, else 1.
 
     Neighbouring pixels are similar, so dropping single pixels would remove little information. Raises ValueError if p
-    is outside 0 to 1, or if input does not have 3 or 4 axes.
+    is outside 0 to 1, or if input does not have 2, 3 or 4 axes.
 
     Example:
         >>> y = F.dropout2d(mn.ones(2, 3, 4, 4), p=0.5)

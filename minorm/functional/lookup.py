@@ -87,7 +87,7 @@ def embedding_bag(
     """y[b] = sum, mean or max of weight[i] over all numbers i in bag b. A bag can hold the words of a text.
 
     y is (bags, features), with zeros for an empty bag. Raises IndexError if the table has no row of index i, and
-    ValueError if a value in offsets is smaller than the one before.
+    ValueError unless offsets begins with 0, never falls and ends within input.
 
     Example:
         >>> table = mn.tensor([[0.0, 0.0], [3.0, 4.0], [5.0, 6.0]])

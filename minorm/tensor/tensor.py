@@ -5,8 +5,8 @@
     x.requires_grad  True lets backward() leave a gradient in x.grad
     x.creator        the Function that computed x; None for a leaf
 
-Names and arguments are PyTorch's, with two differences. `numpy()` works on a tensor that requires grad. An operation of
-two float tensors of different types is an error.
+Names and arguments are PyTorch's, with two differences. `numpy()` works on a tensor that requires grad. Arithmetic with
+two float tensors of different types raises TypeError.
 """
 
 from __future__ import annotations
@@ -288,7 +288,10 @@ class Tensor(Methods["Tensor"]):
         return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        """Format a 0-d tensor as a number, as in f"{loss:.4f}". For other tensors, the result is their repr."""
+        """Format a 0-d tensor as a number, as in f"{loss:.4f}".
+
+        For other tensors, the result is their repr, and a format raises TypeError.
+        """
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:
@@ -368,8 +371,8 @@ class Tensor(Methods["Tensor"]):
     ) -> None:
         """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
-        If `inputs` is given, only the gradients of these leaves are added. Raises RuntimeError if nothing requires
-        grad, or if `gradient` is missing and x has more than one element.
+        If `inputs` is given, only these Tensors get a gradient; they need not be leaves. Raises RuntimeError if nothing
+        requires grad, or if `gradient` is missing and x has more than one element.
 
         Example:
             >>> x = mn.tensor([1.0, 2.0], requires_grad=True)

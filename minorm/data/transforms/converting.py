@@ -15,7 +15,8 @@ from minorm.tensor.tensor import Tensor
 class ToImage(Shown):
     """Converts a picture H x W or H x W x C to a Tensor C x H x W.
 
-    A Tensor, or an array N x C x H x W, is returned unchanged.
+    A picture is an array, or any other argument of np.asarray. A Tensor, or an array N x C x H x W, is returned
+    unchanged.
 
     Example:
         >>> mn.data.transforms.ToImage()(mn.zeros(4, 5, 3).numpy()).shape

@@ -1,9 +1,9 @@
 """Losses that compare `input` with `target`. They return the mean of the losses (the default), the sum, or each loss
 ("none").
 
-All arguments are checked before anything is computed. Losses that compare input and target element by element do not
-broadcast. An input (N, 1) with a target (N) is an error here, while PyTorch silently trains the model on N x N
-differences.
+All arguments are checked before anything is computed. The losses of this file that compare input and target element by
+element do not broadcast. An input (N, 1) with a target (N) is an error here, while PyTorch silently trains the model on
+N x N differences.
 """
 
 from __future__ import annotations

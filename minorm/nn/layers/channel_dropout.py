@@ -19,7 +19,7 @@ VOLUMES = {"form": "(N, C, D, H, W) or (C, D, H, W)", "shape": "2, 3, 8, 8, 8"}
 class _Dropout(Random):
     """x is {form}; y has x's shape and type. Neighbouring elements of a channel are similar, so dropping single
     elements would remove little information. The division by 1 - p keeps the mean. In a frozen layer, y = x. Raises
-    ValueError unless 0 <= p <= 1. A call raises ValueError if x has another shape.
+    ValueError unless 0 <= p <= 1. A call raises ValueError if x has another number of axes.
 
     Example:
         >>> layer = nn.{name}(p=0.5)

@@ -152,8 +152,8 @@ class EmbeddingBag(_Table):
     bags one after the other. In the second case offsets holds the position in input at which each bag begins.
     per_sample_weights holds a factor for each number, and is only for mode "sum". y is (bags, embedding_dim), with
     zeros for an empty bag. weight (num_embeddings, embedding_dim) is learned and starts from the standard normal
-    distribution. A call raises IndexError if a number in input is not the index of a row, and ValueError if a value in
-    offsets is smaller than the one before.
+    distribution. A call raises IndexError if a number in input is not the index of a row, and ValueError unless offsets
+    begins with 0, never falls and ends within input.
 
     Example:
         >>> layer = nn.EmbeddingBag(10, 3)

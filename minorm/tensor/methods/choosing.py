@@ -167,7 +167,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def tensor_split(
         self, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
     ) -> tuple[TensorT, ...]:
-        """Split x along `dim` into views of nearly equal length, or at the given indices. Longer views come first.
+        """Split x along `dim` into views of nearly equal length, with longer views first, or at the given indices.
 
         Raises ValueError for fewer than 1 piece.
 

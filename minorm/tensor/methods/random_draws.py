@@ -47,8 +47,8 @@ class RandomDraws(Shapes[TensorT], Generic[TensorT]):
         """Draw `num_samples` indices for each row of x. Index i has the probability x[i] / sum x.
 
         x holds weights of at least 0, in one row or several. With replacement=False no index is repeated: the method
-        takes the indices with the largest u^(1 / x), where u is a uniform draw. In this case, it raises ValueError if
-        fewer than `num_samples` weights are above 0.
+        takes the indices with the largest u^(1 / x), where u is a uniform draw. Raises ValueError if no weight of a row
+        is above 0 or, with replacement=False, if fewer than `num_samples` weights are above 0.
 
         Example:
             >>> mn.tensor([0.0, 1.0]).multinomial(3, replacement=True)

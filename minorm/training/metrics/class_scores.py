@@ -156,6 +156,8 @@ def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Arr
 def expected_calibration_error(y_true: Any, y_prob: Any, *, n_bins: int = 10) -> float:
     """error = sum over bins b of n_b / N * |prob_true_b - prob_pred_b|, with n_b of the N samples in bin b.
 
+    prob_true and prob_pred are the same as in `calibration_curve`.
+
     Example:
         >>> round(mn.training.expected_calibration_error([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2), 3)
         0.225

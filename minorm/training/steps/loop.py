@@ -115,7 +115,7 @@ def train_by(
 ) -> Score:
     """Train one epoch like `train_epoch`.
 
-    If `graphed` is given, which was made for this model, steps run as CUDA graphs.
+    If `graphed` is given, which was made for this model and optimizer, steps run as CUDA graphs.
     """
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
