@@ -74,7 +74,8 @@ class MeanVarianceNorm(Module):
 class Normalization(Affine):
     """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over any axes.
 
-    The axes can include the channels of a group. y has x's shape and type. See `F.normalization`.
+    If num_groups is above 1, mean and var are also over the channels of a group. y has x's shape and type. See
+    `F.normalization`.
 
     Example:
         >>> layer = nn.Normalization([1, 3, 1, 1], axes=(2, 3))  # an instance normalization

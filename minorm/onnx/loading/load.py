@@ -42,10 +42,10 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
         "they do not need are left out. None takes the graph's outputs"
     ),
     max_bytes="a limit in bytes for the file, for all its weights together, and for the memory that a run takes in "
-    "addition to weights and inputs. Below 2 GiB this limit is the same for all inputs; from 2 GiB on, a run may take "
-    "2000 times the bytes of its inputs, or 8000 times while gradients are recorded, if that is more. The nodes and "
-    "other parts of a file may together take 36 times the file's length plus 48 MiB; a limit above 2 GiB replaces this "
-    "limit too",
+    "addition to weights and inputs. From 32 MiB to 2 GiB this limit is the same for all inputs; from 2 GiB on, a run "
+    "may take 2000 times the bytes of its inputs, or 8000 times while gradients are recorded, if that is more. The "
+    "nodes and other parts of a file may together take 36 times the file's length plus 48 MiB; a limit above 2 GiB "
+    "replaces this limit too",
     before=(
         "the name of a module, a node, a value or a tensor, as in `GraphModule.replace`: the graph is cut before the "
         "nodes with this name, and the module returns the values that these nodes read from the network. None loads "
