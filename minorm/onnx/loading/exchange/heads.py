@@ -66,6 +66,7 @@ def find(model: Any, x: Tensor) -> Head:
     """Find the head of a GraphModule with one output.
 
     x    images, with which the model runs once so that all shapes are known
+
     Raise ValueError if there is no head; the error says which nodes we looked for, and which nodes are the last.
     """
     spots, name, after = replacing.spots_of(model), model.output_names[0], list[str]()
