@@ -57,7 +57,8 @@ class Rewriter:
             self._function(function)
         if self.refused:
             nodes = f"{len(self.refused)} node{'s' if len(self.refused) > 1 else ''}"
-            raise ExportError(f"convert: {nodes} cannot be written at opset {self.opset}:\n  " + "\n  ".join(self.refused.values()))
+            what = f"convert: {nodes} cannot be written at opset {self.opset}"
+            raise ExportError("\n  ".join([f"{what}:", *self.refused.values()]))
         _set_opset(self.model.opset_import, self.opset)
 
     def _function(self, function: Any) -> None:
