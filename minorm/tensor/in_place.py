@@ -175,8 +175,8 @@ class InPlace:
         for bound in (min, max):
             if isinstance(bound, (float, np.floating)) and not dtypes.is_float(self.dtype):
                 raise TypeError(
-                    f"clip_: x is {self.dtype}, a bound is {bound}; expected integer bounds, or floats as x, such as "
-                    "x.float()"
+                    f"clip_: x is {self.dtype}, a bound is {bound}; expected integer bounds, or an x of floats, such "
+                    "as x.float()"
                 )
         return self._become("clip_", elementwise.Clip, low=min, high=max)
 

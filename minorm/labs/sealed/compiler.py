@@ -192,8 +192,8 @@ def _require(result: subprocess.CompletedProcess[str], source: Path, who: str) -
         # collect2 says only that the linker has said something
         errors = [line for line in said if "error" in line and not line.startswith("collect2:")] or said
         if not said:  # its messages go to a pipe, and count like writes to a file
-            raise CompileError(f"the {who} failed without a message, perhaps because it wrote more than it may")
-        cut = "" if result.stderr.endswith("\n") else " (cut off, perhaps because it wrote more than it may)"
+            raise CompileError(f"the {who} failed without a message, perhaps because it wrote more than is allowed")
+        cut = "" if result.stderr.endswith("\n") else " (cut off, perhaps because it wrote more than is allowed)"
         raise CompileError(f"the {who} says: " + "\n".join(line[:LINE] for line in errors[:5]) + cut)
 
 

@@ -56,8 +56,9 @@ class Rewriter:
         for function in self.model.functions:
             self._function(function)
         if self.refused:
-            count = f"{len(self.refused)} node{'s' if len(self.refused) > 1 else ''} cannot be written"
-            raise ExportError(f"convert: {count} at opset {self.opset}:\n  " + "\n  ".join(self.refused.values()))
+            nodes = f"{len(self.refused)} node{'s' if len(self.refused) > 1 else ''}"
+            what = f"convert: {nodes} cannot be written at opset {self.opset}"
+            raise ExportError("\n  ".join([f"{what}:", *self.refused.values()]))
         _set_opset(self.model.opset_import, self.opset)
 
     def _function(self, function: Any) -> None:

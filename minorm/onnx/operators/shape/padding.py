@@ -50,7 +50,7 @@ def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value
     elements.
     """
     if mode not in COPIES:
-        raise RuleNotApplicable(f"mode {mode} pads with a value")
+        raise RuleNotApplicable(f"in mode {mode} the padding has a value")
     if any(isinstance(n, Size) for n in pad):
         raise RuleNotApplicable("the amount of padding depends on a free axis")
     if not dtypes.is_float(input.dtype):
