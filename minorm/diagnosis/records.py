@@ -86,8 +86,6 @@ class Records:
         """Record how much a layer changes its input in evaluation.
 
         If the input stays unchanged, also record the bias before the layer, into which the layer may have been folded.
-
-        If it changes nothing, also record the bias before it, into which it may have been folded.
         """
         if norm.running is None:
             return
@@ -181,8 +179,6 @@ def _undone(step: Step) -> tuple[str, float] | None:
     """Find the norm just before this norm, if at most pooling is between the two norms.
 
     Return the earlier norm's name, and how much this norm's output changes without the earlier norm.
-
-    Return its name and how much this norm's output changes without it.
     """
     between: list[Step] = []
     before = step.before

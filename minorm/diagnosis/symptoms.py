@@ -91,7 +91,7 @@ def moments(norm: Norm) -> tuple[Any, Any, bool]:
 
 
 def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
-    """Return log10(1 + mean^2 / var), the number of digits that are lost when the mean is subtracted.
+    """Return log10(1 + mean^2 / var), the number of digits that the variance E[x^2] - E[x]^2 loses.
 
     This is the value of the worst channel or, if `sets` is True, the 95 % quantile over sets. Return None if the layer
     subtracts no mean.

@@ -55,5 +55,5 @@ def activated(y: Array, activation: str, residual: Array | None) -> Array:
 
 
 def activation_grad(dy: Array, y: Array) -> Array:
-    """Return the gradient for the activation's input: dy where the activation's result y is above 0, else 0."""
+    """Return the gradient for the activation's input: dy, but 0 where y, the activation's result, is 0 or less."""
     return select.backend(dy).elementwise.relu_grad(dy, y)

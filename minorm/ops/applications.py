@@ -30,7 +30,7 @@ SMALL = 4096  # up to this size, arrays are compared as copied bytes
 class Application:
     """One Function, with the numbers of the registers that the Function reads and fills.
 
-    `dropped` are registers that no later Function reads. They are emptied after the run.
+    `dropped` are registers that no later Function reads. They are emptied after the Function has run.
     """
 
     __slots__ = ("dropped", "inputs", "kind", "needs", "options", "outputs")

@@ -1,4 +1,8 @@
-"""Losses: a number for each example, and then the mean or the sum of these numbers, or no reduction."""
+"""Losses: a number for each example, and then the mean or the sum of these numbers, or no reduction.
+
+16-bit inputs are computed in float32, and the result is rounded once, after the reduction. Sums are computed in
+float64. Integer targets are inputs without a gradient. The functions in minorm/functional have checked all arguments.
+"""
 
 from __future__ import annotations
 

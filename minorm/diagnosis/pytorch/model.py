@@ -75,8 +75,6 @@ class TorchModel:
         """Call `see` for every step of the model during the block.
 
         `see` gets the same kind of Step as for minorm's modules.
-
-        It gets the same kind of Step as for minorm's modules.
         """
         kept = self.kept if self.batch_statistics else None
         return Watcher(self.model, see, self.tensor, kept, self.frozen).watching()

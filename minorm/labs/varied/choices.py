@@ -149,7 +149,7 @@ class Variants:
         return Variant(code, places)
 
     def _code(self, places: Mapping[str, int]) -> str:
-        """Encode the indices of a variant's values as letters. A check letter at the end shows typing errors."""
+        """Encode the indices of a variant's values in LETTERS. A check letter at the end shows typing errors."""
         number = 0
         for name, row in reversed(self.rows.items()):
             number = number * (len(row.values) - 1) + places[name] - 1

@@ -86,8 +86,6 @@ def rstd(var: Any, eps: float) -> Any:
     """Return 1 / deviation.
 
     In some variants, eps is added to the variance; in others, it is added to the deviation or is the smallest variance.
-
-    The variant decides where eps is added: to the variance, to the deviation, or as the least variance.
     """
     if V.place == "least":
         return np.maximum(var, eps) ** -0.5
