@@ -176,7 +176,8 @@ def _tell_the_end(training: Run, out: str, told: LineDisplay) -> None:
     for line in words.skipped(training.sets):
         told.say(line)
     if training.epoch < training.settings.epochs:
-        told.say(f"ended early, because {training.settings.early_stopping} epochs brought no better score")
+        patience = training.settings.early_stopping
+        told.say(f"ended early, because {patience} epoch{'' if patience == 1 else 's'} brought no better score")
     best = training.history[training.best_epoch - 1]
     told.say(f"best: epoch {best['epoch']}, {_score('validation', best['val_loss'], best['val_accuracy'])}")
     if best["val_accuracy"] is not None:

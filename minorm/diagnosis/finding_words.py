@@ -71,7 +71,7 @@ WORDS: Mapping[str, Words] = {
         "set eps=1e-5 in the layer, or compute the normalization in float32 (compute_dtype=mn.float32)",
     ),
     "skipped_batches": Words(
-        "{skipped} batches, {share:.1%} of all, were left out of the running statistics: because their mean or "
+        "{skipped} batches, {share:.1%} of all, were left out of the running statistics, because their mean or "
         "variance was NaN, infinite or too large",
         "a single NaN would stay in the running statistics for ever, so such batches are left out. In float16 a few "
         "are usual; if there are many, evaluation normalizes with the statistics of the remaining batches",
@@ -168,7 +168,10 @@ PYTORCH: Mapping[str, tuple[str | None, str]] = {
     ),
     "train_eval_gap": (
         None,
-        f"repair the cause; if no layer stands out, use {UPDATE_BN}. Other scaling of the images has the same effect",
+        (
+            f"repair the cause; if no layer stands out, use {UPDATE_BN}. Images that are scaled in another way than in "
+            "training have the same effect, so compare the preprocessing"
+        ),
     ),
     "frozen_norm_drifts": (None, HOLD),
     "variance_convention": (

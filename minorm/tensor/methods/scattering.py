@@ -42,7 +42,7 @@ ARGUMENTS = {
     "scatter_reduce.reduce": '"sum", "prod", "mean", "amax" or "amin"',
     "include_self": "False leaves out x's elements at indices that get new elements",
     "mask": "a bool Tensor that broadcasts with x",
-    "masked_scatter.source": "the elements to write, in order: a Tensor of x's type, with an element for each True",
+    "masked_scatter.source": "the elements to write, in order: at least one for each True, in a Tensor of x's type",
     "indices": "a Tensor of indices for each axis, or a bool mask for one or several axes; None selects a whole axis",
     "values": "the elements to write: a Tensor of x's type that broadcasts to x[indices]",
     "accumulate": "True adds the values to x's elements, even if several values have the same index",
@@ -177,8 +177,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         count = source.numel()
         if devices.is_host(mask.array) and (places := int(mask.array.sum())) > count:
             raise ValueError(
-                f"masked_scatter: source has {count} elements, the mask {places} places; expected equal numbers; "
-                f"x.shape is {self.shape}"
+                f"masked_scatter: source has {count} elements, the mask {places} places; expected at least one "
+                f"element for each place; x.shape is {self.shape}"
             )
         if not count:
             return x.clone()
