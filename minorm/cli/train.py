@@ -42,11 +42,11 @@ def add(commands: Any) -> None:
         "train",
         help="train a CNN on your own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
         description="Train a CNN, for example by `minorm train --path images/`, where images/ has one folder for each "
-        "class, or train/, val/ and test/ with such folders. After every epoch DIR/checkpoint.safetensors, "
-        "DIR/best.safetensors and DIR/log.csv are replaced; at the end DIR/report.html and DIR/outcome.json are "
-        "written. Ctrl-C stops at once; --resume continues after the last finished epoch, and the final weights are "
-        "the same bits as without a stop. For your own images, settings that you do not give are chosen to suit the "
-        "images, and printed with the reason.",
+        "class, or train/ and, optionally, val/ and test/ with such folders. After every epoch "
+        "DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are replaced; at the end DIR/report.html and "
+        "DIR/outcome.json are written. Ctrl-C stops at once; --resume continues after the last finished epoch, and the "
+        "final weights are the same bits as without a stop. For your own images, settings that you do not give are "
+        "chosen to suit the images, and printed with the reason.",
     )
     train_options.add(parser)
     parser.set_defaults(run=functools.partial(run, parser))
