@@ -131,7 +131,7 @@ def _show(report: Report) -> None:
     console = Screen()
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
     console.print(_by_version(report.cells, names) if len(names) <= 4 else _by_runtime(report.cells, names))
-    console.print("\nright/wrong/unsupported cells, and the number of right digits of the worst float32 cell")
+    console.print("\nright/wrong/unsupported cells, and the fewest right digits of the right float32 cells")
     for (runtime, said), operators in _wrong_opsets_by_case(report.cells).items():
         console.print(f"\n{runtime} is wrong: {printable(said)}")
         for operator, cases in operators.items():

@@ -59,7 +59,11 @@ def add(commands: Any) -> None:
         help="for FILE.py:FUNCTION: the size to which the images of a folder are scaled",
     )
     parser.add_argument(
-        "--batch-size", type=int, metavar="N", help="the batch size of training (needed if MODEL is not of a run)"
+        "--batch-size",
+        type=int,
+        metavar="N",
+        help="the batch size of training (default: that of the run; if it is unknown, there are no findings about "
+        "small batches)",
     )
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
     parser.add_argument(

@@ -176,7 +176,8 @@ def _rows(
         logits: Any = predict(model, Tensor(scale(pixels, generator).astype(source.image_type)))
         logits = logits[0] if isinstance(logits, tuple) else logits
         if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
-            raise ValueError(f"for {len(images)} images the model's output has shape {tuple(logits.shape)}; expected "
+            raise ValueError(f"for {len(images)} image{'' if len(images) == 1 else 's'} the model's output has shape "
+                             f"{tuple(logits.shape)}; expected "
                              "one row for each image, with one number for each "
                              f"{f'of {len(found.classes)} classes' if found.classes else 'class'}")  # fmt: skip
         numbers = logits.cpu().numpy()

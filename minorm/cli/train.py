@@ -42,11 +42,11 @@ def add(commands: Any) -> None:
         "train",
         help="train a CNN on your own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
         description="Train a CNN, for example by `minorm train --path images/`, where images/ has one folder for each "
-        "class, or train/, val/ and test/ with such folders. After every epoch DIR/checkpoint.safetensors, "
-        "DIR/best.safetensors and DIR/log.csv are replaced; at the end DIR/report.html and DIR/outcome.json are "
-        "written. Ctrl-C stops at once; --resume continues after the last finished epoch, and the final weights are "
-        "the same bits as without a stop. For your own images, settings that you do not give are chosen to suit the "
-        "images, and printed with the reason.",
+        "class, or train/ and, optionally, val/ and test/ with such folders. After every epoch "
+        "DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are replaced; at the end DIR/report.html and "
+        "DIR/outcome.json are written. Ctrl-C stops at once; --resume continues after the last finished epoch, and the "
+        "final weights are the same bits as without a stop. For your own images, settings that you do not give are "
+        "chosen to suit the images, and printed with the reason.",
     )
     train_options.add(parser)
     parser.set_defaults(run=functools.partial(run, parser))
@@ -176,7 +176,8 @@ def _tell_the_end(training: Run, out: str, told: LineDisplay) -> None:
     for line in words.skipped(training.sets):
         told.say(line)
     if training.epoch < training.settings.epochs:
-        told.say(f"ended early, because {training.settings.early_stopping} epochs brought no better score")
+        patience = training.settings.early_stopping
+        told.say(f"ended early, because {patience} epoch{'' if patience == 1 else 's'} brought no better score")
     best = training.history[training.best_epoch - 1]
     told.say(f"best: epoch {best['epoch']}, {_score('validation', best['val_loss'], best['val_accuracy'])}")
     if best["val_accuracy"] is not None:

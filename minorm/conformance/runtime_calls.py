@@ -92,7 +92,7 @@ def ask(
         left = [place for place in left if place not in found]
         if crashes >= CRASHES:
             return found | dict.fromkeys(
-                left, Outcome("absent", f"not run, because the runtime crashed {crashes} times before")
+                left, Outcome("absent", f"not run, because the runtime crashed or hung {crashes} times before")
             )
     return found
 

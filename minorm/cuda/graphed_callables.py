@@ -207,7 +207,7 @@ def _check_module(module: Any) -> None:
             f"{NAME}: the module has hooks; expected a module without hooks; register the hooks after this call"
         )
     if any(buffer.requires_grad for buffer in module.buffers()):
-        raise RuntimeError(f"{NAME}: a buffer of the module requires grad; expected only parameters that require grad")
+        raise RuntimeError(f"{NAME}: a buffer of the module requires grad; expected only parameters to require grad")
 
 
 def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list[tuple[Tensor, ...]]:

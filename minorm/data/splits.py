@@ -51,14 +51,15 @@ def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
     nested = [name for name in named if _is_nested(os.path.join(root, name))]
     if not nested:
         said = (
-            f"{_quoted(named)} {'is a class' if len(named) == 1 else 'are classes'}, because {_quoted(beside)} is "
-            "in the same folder"
+            f"{_quoted(named)} {'is a class' if len(named) == 1 else 'are classes'}, because {_quoted(beside)} "
+            f"{'is' if len(beside) == 1 else 'are'} in the same folder"
         )
         return Layout({}, [f"{said}; for splits put all classes into train/ and val/"], [])
     folders = _by_part(root, nested)
     if TRAIN not in folders:
         raise ValueError(
-            f"load_folder: {quoted(root)} has {_quoted(nested)}, which has the form of a split, and also "
+            f"load_folder: {quoted(root)} has {_quoted(nested)}, which {'has' if len(nested) == 1 else 'have'} "
+            f"the form of a split, and also "
             f"{_quoted(beside)}; expected all classes in train/, or no folder with the name of a split"
         )
     return Layout(folders, [], beside + [name for name in named if name not in nested])

@@ -100,7 +100,10 @@ def _run(model: Module, x: Tensor, layer: Any) -> tuple[Tensor, Tensor]:
     scores = scores[0] if isinstance(scores, (tuple, list)) else scores
     if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(x):
         made = tuple(scores.shape) if isinstance(scores, Tensor) else kind_of(scores)
-        raise ValueError(f"grad_cam: for {len(x)} images the model's output is {made}; expected shape N x classes")
+        raise ValueError(
+            f"grad_cam: for {len(x)} image{'' if len(x) == 1 else 's'} the model's output is {made}; expected shape "
+            "N x classes"
+        )
     return scores, maps
 
 

@@ -168,7 +168,10 @@ PYTORCH: Mapping[str, tuple[str | None, str]] = {
     ),
     "train_eval_gap": (
         None,
-        f"repair the cause; if no layer stands out, use {UPDATE_BN}. Other scaling of the images has the same effect",
+        (
+            f"repair the cause; if no layer stands out, use {UPDATE_BN}. Images that are scaled in another way than in "
+            "training have the same effect, so compare the preprocessing"
+        ),
     ),
     "frozen_norm_drifts": (None, HOLD),
     "variance_convention": (

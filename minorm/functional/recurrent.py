@@ -197,7 +197,7 @@ def _gates_of(name: str, given: Gates, usual: tuple[Gate, ...], directions: int)
     chosen = [usual] * directions if given is None else given
     if len(chosen) != directions or any(len(gates) != len(usual) for gates in chosen):
         raise ValueError(
-            f"{name}: activations is {given}; expected {len(usual)} functions for each of {directions} direction(s)"
+            f"{name}: activations is {given}; expected {len(usual)} function(s) for each of {directions} direction(s)"
         )
     for gate in (gate for gates in chosen for gate in gates):
         if gate.name not in DEFAULTS:

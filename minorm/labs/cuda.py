@@ -124,7 +124,8 @@ def without_barrier(source: str, which: int) -> str:
     parts = source.split("__syncthreads();")
     if not 0 <= which < len(parts) - 1:
         raise ValueError(
-            f"without_barrier: there is no barrier {which}; the source has {len(parts) - 1} barriers, counted from 0"
+            f"without_barrier: there is no barrier {which}; the source has {len(parts) - 1} "
+            f"barrier{'' if len(parts) == 2 else 's'}, counted from 0"
         )
     return "__syncthreads();".join(parts[: which + 1]) + ";" + "__syncthreads();".join(parts[which + 1 :])
 

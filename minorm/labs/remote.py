@@ -224,7 +224,7 @@ class Remote(Student):
             if where != YARDSTICK and (over := self._time_used_up()):
                 raise Failure("not run", over)
             if len(self._lost) >= MOST_LOST:
-                raise Failure("not run", f"not run, because the code crashed or did not end {MOST_LOST} times before")
+                raise Failure("not run", f"the code crashed or did not end {MOST_LOST} times before")
             start = time.monotonic()
             process = self._start(where)
             self._deadline += time.monotonic() - start

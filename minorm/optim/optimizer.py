@@ -231,8 +231,8 @@ class Optimizer(Checked):
             self._update_each_device(group, parameters, gradients)
             if any(state.keys() != before.get(p, {}).keys() for p, state in self.state.items()):
                 raise RuntimeError(
-                    f"{self._name}.step: the captured step is the first step, so each replay would reset the "
-                    "optimizer's state; run a step before the capture"
+                    f"{self._name}.step: the captured step creates a part of the optimizer's state, so each replay "
+                    "would reset this part; run a step before the capture"
                 )
         finally:
             self.state.clear()

@@ -243,8 +243,8 @@ def _checked_entry(name: str, entry: Any) -> tuple[np.dtype[Any], tuple[int, ...
     if math.prod(axis or 1 for axis in shape) * dtype.itemsize >= 1 << 63:  # NumPy's limit, even with a 0 axis
         raise ValueError(f"entry {name!r} has shape {short(shape)}, larger than any array can be")
     if end - start != (expected := math.prod(shape) * dtype.itemsize):
-        raise ValueError(f"entry {name!r}: data_offsets {offsets} span {end - start} bytes; expected {expected}, as "
-                         f"shape {shape} of {entry['dtype']} takes")  # fmt: skip
+        raise ValueError(f"entry {name!r}: data_offsets {offsets} span {end - start} bytes; expected {expected} for "
+                         f"shape {shape} of {entry['dtype']}")  # fmt: skip
     return dtype, tuple(shape), start, end
 
 

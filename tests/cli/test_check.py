@@ -52,7 +52,7 @@ def test_the_tables_of_a_good_model(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "inputs x: float32 [batch, 3, 4, 4]" in lines
     assert "outputs y: float32 [n, ?, ?, ?]" in lines
     assert "weights 12 numbers in 4 initializers, 6 of them trained" in lines
-    assert "Nodes minorm runs all 1; gradients flow through 1 nodes" in lines
+    assert "Nodes minorm runs all 1; gradients flow through 1 node" in lines
     assert "bn BatchNormalization 15 yes yes 6" in lines
     assert "bn Batch 15 inference 0.9 0.001 3 channels" in lines
     assert "Would train 6 numbers in 2 weights; load(trainable=...) chooses others" in lines

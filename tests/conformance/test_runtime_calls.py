@@ -41,7 +41,7 @@ def test_one_that_always_dies_is_given_up(module: Any, monkeypatch: pytest.Monke
     found = ask(dying, range(4))
     assert [found[place].kind for place in range(4)] == ["died", "died", "absent", "absent"]
     assert found[1].text == "ended the process (exit status 5)"
-    assert found[3].text == "not run, because the runtime crashed 2 times before"
+    assert found[3].text == "not run, because the runtime crashed or hung 2 times before"
 
 
 def test_one_that_does_not_import_cannot_run(module: Any) -> None:

@@ -158,7 +158,7 @@ def test_nothing_that_speaks_for_a_class_is_zeros() -> None:
         (
             {"model": nn.Linear(8, 2)},
             ValueError,
-            r"for 1 images the model's output is \(1, 1, 8, 2\); expected shape N x classes",
+            r"for 1 image the model's output is \(1, 1, 8, 2\); expected shape N x classes",
         ),
         (
             {"model": nn.Flatten()},

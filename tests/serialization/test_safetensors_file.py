@@ -234,13 +234,13 @@ WRONG = {
     ),
     "huge shape": (
         build({"x": entry(shape=[1 << 40])}, bytes(8)),
-        r"span 8 bytes; expected 4398046511104, as shape \[1099511627776\] of F32 takes",
+        r"span 8 bytes; expected 4398046511104 for shape \[1099511627776\] of F32",
     ),
     "huge shape and offsets": (
         build({"x": entry(shape=[1 << 40], offsets=[0, 1 << 42])}, bytes(8)),
         r"take 4398046511104 bytes, but the file has only 8, so it is truncated",
     ),
-    "wrong dtype": (build({"x": entry("F64")}, bytes(8)), r"span 8 bytes; expected 16, as shape \[2\] of F64 takes"),
+    "wrong dtype": (build({"x": entry("F64")}, bytes(8)), r"span 8 bytes; expected 16 for shape \[2\] of F64"),
     "three offsets": (
         build({"x": entry(offsets=[0, 8, 9])}, bytes(8)),
         r"data_offsets \[0, 8, 9\]; expected \[start, end\]",

@@ -36,8 +36,9 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     option = functools.partial(parser.add_argument, default=None)
     option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data}; with --path the "
            "default is folder, or numpy for a .npz file)")  # fmt: skip
-    option("--path", help="a folder with one folder of images for each class, or a folder with train/, val/ and test/ "
-           "that each have such folders; for numpy a .npz file with x_train, y_train, x_test, y_test")  # fmt: skip
+    option("--path", help="a folder with one folder of images for each class, or a folder with train/ and, "
+           "optionally, val/ and test/ with such folders; for numpy a .npz file with x_train, y_train, x_test, "
+           "y_test")  # fmt: skip
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the size of a folder's images: the shorter side is scaled to "
            f"N, and the centre square is cut out (default: {SIZES[0]} to {SIZES[-1]}, depending on the size of the "

@@ -147,7 +147,8 @@ def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
     first: mn.Tensor = result[0] if isinstance(result, (tuple, list)) else result
     if first.ndim != 2:
         raise ValueError(
-            f"quantize: for {len(batch)} images the model's output has shape {tuple(first.shape)}; expected one row "
+            f"quantize: for {len(batch)} image{'' if len(batch) == 1 else 's'} the model's output has shape "
+            f"{tuple(first.shape)}; expected one row "
             "for each image, with one number for each class"
         )
     return first

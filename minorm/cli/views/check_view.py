@@ -161,7 +161,8 @@ def _node(row: Row) -> Text:
 def _count(rows: Sequence[Row]) -> str:
     refused = sum(not row.runs for row in rows)
     runs = f"minorm runs {len(rows) - refused} of {len(rows)}" if refused else f"minorm runs all {len(rows)}"
-    return f"{runs}; gradients flow through {sum(row.trains for row in rows)} nodes"
+    trains = sum(row.trains for row in rows)
+    return f"{runs}; gradients flow through {trains} node{'' if trains == 1 else 's'}"
 
 
 def _operators(rows: Sequence[Row]) -> Group:

@@ -176,7 +176,7 @@ class Comparison:
     def _compare(self, proto: Any, run: Run, trial: Trial, folder: str | None) -> tuple[float, float]:
         """Return the largest difference at one size, and this difference divided by max(1, max |expected|)."""
         if trial.taken is None:
-            why = f"the file fails, but {self.source.name} runs: {trial.errors[0]}"
+            why = f"{self.source.name} runs, but the file fails: {trial.errors[0]}"
             raise VerifyError(f"{self.operation}: with {run}, {why}{self.source.where(proto, run.size, folder)}")
         random, wrong = randomness.drawn(proto, self.source.training), wrong_in_onnxruntime(proto)
         worst, relative = 0.0, 0.0

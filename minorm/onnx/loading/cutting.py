@@ -46,5 +46,6 @@ def advice(names: Sequence[str]) -> str:
     """Return the sentence that proposes to cut the graph at these values; "" if `names` is empty."""
     if not names:
         return ""
-    more = f"; outputs may also name {len(names) - MOST} more values" if len(names) > MOST else ""
+    rest = len(names) - MOST
+    more = f"; outputs may also name {rest} more value{'' if rest == 1 else 's'}" if rest > 0 else ""
     return f"load(..., outputs=[{', '.join(map(repr, names[:MOST]))}]) loads the graph before these nodes{more}"

@@ -26,7 +26,7 @@ ARGUMENTS = (
         "min": "the lower bound: a number, or a Tensor that broadcasts",
         "max": "the upper bound: a number, or a Tensor that broadcasts",
         "end": "the result if the weight is 1: a number, or a Tensor that broadcasts",
-        "weight": "how far the result is on the way from x to `end`: a number, or a Tensor that broadcasts",
+        "weight": "the share of the way from x to `end`: a number, or a Tensor that broadcasts",
         "tensor1": "a Tensor that broadcasts",
         "tensor2": "a Tensor that broadcasts",
         "value": "the factor of the product or quotient of tensor1 and tensor2",

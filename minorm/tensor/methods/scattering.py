@@ -42,7 +42,7 @@ ARGUMENTS = {
     "scatter_reduce.reduce": '"sum", "prod", "mean", "amax" or "amin"',
     "include_self": "False leaves out x's elements at indices that get new elements",
     "mask": "a bool Tensor that broadcasts with x",
-    "masked_scatter.source": "the elements to write, in order: a Tensor of x's type, with one for each True, or more",
+    "masked_scatter.source": "the elements to write, in order: at least one for each True, in a Tensor of x's type",
     "indices": "a Tensor of indices for each axis, or a bool mask for one or several axes; None selects a whole axis",
     "values": "the elements to write: a Tensor of x's type that broadcasts to x[indices]",
     "accumulate": "True adds the values to x's elements, even if several values have the same index",

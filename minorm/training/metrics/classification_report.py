@@ -121,7 +121,8 @@ class ClassificationReport:
         """Return the sentences to print beside the table."""
         said = []
         if (more := len(self.classes) - len(self.shown())) > 0:
-            said.append(f"these are the {len(self.shown())} classes with the lowest f1; {more:,} classes are not shown")
+            said.append(f"these are the {len(self.shown())} classes with the lowest f1; {more:,} "
+                        f"{'class is' if more == 1 else 'classes are'} not shown")  # fmt: skip
         said += _named("never predicted", self.never_predicted) + _named("no images of", self.without_images)
         if self.top_k is not None:
             said.append(f"top-{self.top_k[0]} accuracy {self.top_k[1]:.3f}")

@@ -171,7 +171,9 @@ class Judge:
     def _placed(self, array: Any, place: Place | None) -> Verdict:
         """Return the verdict that follows from the use of a tensor and from its numbers alone."""
         if place is None:
-            return Verdict(CONSTANT, "its operator does not use it as weights, and its name is not that of a module")
+            return Verdict(
+                CONSTANT, "its operator does not use it as weights, and its name is not that of a module's tensor"
+            )
         if place.kind is Kind.WEIGHT:
             if array.ndim > 1 and tables.is_binary(array):
                 return Verdict(CONSTANT, f"{tables.BINARY}, {place}")

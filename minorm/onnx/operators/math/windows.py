@@ -52,8 +52,8 @@ def read_mel(node: Node) -> Callable[..., Tensor]:
         ends = [float(x.item()) for x in (low, high)]
         if samples < 1 or not all(math.isfinite(f) and f > -700 for f in ends):
             raise ValueError(
-                f"sample_rate is {samples}, the edges are {ends} Hz; expected sample_rate >= 1 and finite frequencies "
-                "as edges"
+                f"sample_rate is {samples}, the edges are {ends} Hz; expected sample_rate >= 1 and finite edges above "
+                "-700 Hz"
             )
         node.fits((n // 2 + 1, count + 2), dtypes.float64)
         first, last = (2595 * math.log10(1 + f / 700) for f in ends)

@@ -110,7 +110,7 @@ def _activations(node: Node, directions: int) -> Activations:
         return None
     kinds = KINDS[node.operator]
     if len(names) != kinds * directions:
-        raise ValueError(f"activations is {names}; expected {kinds} names for each of {directions} direction(s)")
+        raise ValueError(f"activations is {names}; expected {kinds} name(s) for each of {directions} direction(s)")
     known = {name.lower(): name for name in F.DEFAULTS}
     numbers = [list(node[name] or ()) for name in ("activation_alpha", "activation_beta")]
     gates = []

@@ -184,7 +184,7 @@ def test_a_network_from_pytorch_trains_as_there(kind: str, both: bool) -> None:
     ("operator", "change", "message"),
     [
         ("LSTM", {"direction": "up"}, "direction is 'up'; expected 'forward', 'reverse' or 'bidirectional'"),
-        ("LSTM", {"activations": ["Tanh"]}, r"activations is \['Tanh'\]; expected 3 names for each of 1 direction"),
+        ("LSTM", {"activations": ["Tanh"]}, r"activations is \['Tanh'\]; expected 3 name\(s\) for each of 1 direction"),
         ("GRU", {"activations": ["Sigmoid", "Sin"]}, "activations holds 'Sin'; expected Relu, Tanh"),
         ("RNN", {"hidden_size": 7}, "hidden_size is 7, but R has shape"),
         ("RNN", {"clip": -2.0}, "clip is -2.0; expected a number above 0"),
