@@ -173,7 +173,7 @@ def _windows(
     name: str, lengths: tuple[int, ...], kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """Return (indices, lengths, padding). indices (taps, windows) gives the position of each window's elements in the
-    flattened padded plane. lengths are the two lengths of the padded plane.
+    flattened padded plane. The `lengths` that are returned are those of the padded plane.
     """
     kernel, steps = ints(name, "kernel_size", kernel_size, 2), ints(name, "stride", stride, 2)
     apart, around = ints(name, "dilation", dilation, 2), ints(name, "padding", padding, 2, least=0)

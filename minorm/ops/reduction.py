@@ -36,7 +36,7 @@ SHORT = 16  # NumPy needs as much time for such short rows as for long ones
 
 
 def of_short_rows(larger: Any, x: Any) -> Any:
-    """Reduce the few elements of each row, column by column. `larger` is np.maximum or np.minimum."""
+    """Reduce the last axis, which is short, element by element. `larger` is np.maximum or np.minimum."""
     y = x[..., :1].copy()
     for i in range(1, x.shape[-1]):
         larger(y, x[..., i : i + 1], out=y)

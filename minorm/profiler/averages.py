@@ -233,7 +233,7 @@ def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
 
 
 def _outside(found: Any, total: int) -> FunctionEventAvg:
-    """Return a row for the time that is in no other row."""
+    """Return a row for the rest of the time: `total` minus the time of all rows in `found`."""
     rest = total / 1000 - sum(row.self_cpu_time_total for row in found)
     return FunctionEventAvg(OUTSIDE, 1, rest, rest)
 

@@ -125,7 +125,9 @@ class Rounded(Interception):
 
 
 def rounded_bias(bias: Tensor, step: Any) -> Tensor:
-    """Return a bias rounded to int32. A step is input scale times weight scale, or larger if int32 needs this."""
+    """Return a bias rounded to int32. The step is input scale times weight scale; it is larger if the bias would
+    overflow int32.
+    """
     if step is None:
         return bias
     scale = np.maximum(step, least_bias_step(bias.detach().cpu().array)).astype(np.float32)

@@ -192,7 +192,7 @@ def _name(callback: Callback, hook: str) -> str:
 def _checked(operation: str, callbacks: Any) -> list[Callback]:
     """Return the callbacks as a list.
 
-    Raises TypeError for other objects, and for a method `on_...` that is never called.
+    Raises TypeError for an object that is no Callback, and for a method `on_...` whose name is not one of the hooks.
     """
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise TypeError(f"{operation}: callbacks is a {kind_of(callbacks)}; expected a list of Callbacks")

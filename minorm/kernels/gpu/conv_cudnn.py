@@ -251,7 +251,7 @@ def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[A
 
 
 def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
-    """Return the number of the fastest plan by its shortest run, or None if no plan can be timed."""
+    """Return the index of the plan whose quickest run is the shortest, or None if no plan can be timed."""
     shapes = (*asked.shapes, asked.shapes[2][1:2])[: len(uids)]
     arrays = [copying.full(shape, 0, asked.dtype) for shape in shapes]
     addresses, handle = {uid: x.data.ptr for uid, x in zip(uids, arrays, strict=True)}, _handle(asked.device)

@@ -204,7 +204,7 @@ def _prepared(
     """Return the launch, and the arguments of the kernel that come before the arrays. If there is no such launch,
     return None.
 
-    Steps are in bytes, and the source broadcasts.
+    `to` and `source` are strides in bytes. The source's shape `given` is broadcast to `shape`.
     """
     lead = len(shape) - len(given)
     if lead < 0 or any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):

@@ -2,7 +2,7 @@
 
 A launch takes the host some microseconds, which is longer than the device needs for a small parameter. So a step of a
 small network is much faster with one launch for a whole list. The kernels take dense arrays; the arrays of a parameter
-must have the same layout. The reference updates all other parameters.
+must have the same layout. Parameters whose arrays are laid out in different ways are updated by the reference.
 """
 
 from __future__ import annotations

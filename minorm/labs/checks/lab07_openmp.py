@@ -171,7 +171,7 @@ def parallel(student: Any, rng: np.random.Generator) -> None:
 
 
 def _bits(found: Any, repeats: int, what: str) -> None:
-    """Check that all numbers in `found` have the same bits, with any number of threads."""
+    """Raise Wrong unless the numbers in `found`, computed with different numbers of threads, have the same bits."""
     first = np.float64(found[0])
     for place, value in enumerate(found):
         count = THREADS[place // repeats]

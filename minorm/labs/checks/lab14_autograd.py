@@ -210,7 +210,7 @@ class Probes:
 
     @staticmethod
     def slope(number: int, dy: Any) -> Any:
-        """Return the gradient that `back` returns, but do not list the call."""
+        """Return the same gradient as `back`, without recording that it was asked for."""
         return 2.5 * np.asarray(dy, np.float64) + number
 
     def drive(self, student: Any, name: str, **options: Any) -> Any:

@@ -56,7 +56,7 @@ PLAQUES = {
 
 
 def guide(causes: bool = False) -> str:
-    """Return the plaques as a table with the complaints, or, if `causes` is true, with the pages on the causes."""
+    """Return a table of the exhibits: with the users' complaints, or, if `causes` is true, with links to the causes."""
     rows = []
     for letter, plaque in PLAQUES.items():
         shipped = f"{plaque.tool} {plaque.version}"

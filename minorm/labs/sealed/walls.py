@@ -177,7 +177,9 @@ def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[s
 
 
 def _around(folder: str, real: str, out: Collection[str], above: Collection[str]) -> Iterator[str]:
-    """Yield paths in the folder that cover everything but hidden files. Folders without hidden files are not split."""
+    """Yield paths in the folder that cover everything but hidden files. A folder without hidden files is one of these
+    paths; of other folders, only parts are.
+    """
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         link = entry.is_symlink()
         leads = os.path.realpath(entry.path) if link else os.path.join(real, entry.name)

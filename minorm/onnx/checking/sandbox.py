@@ -224,7 +224,7 @@ def _write_model(folder: str, model: onnx.ModelProto) -> str:
 
 
 def _with_arrays_in_file(folder: str, name: str, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `size` in the form for the request; if `size` has arrays, write the arrays to a separate file."""
+    """Return `size` as the worker's request needs it; if `size` has arrays, write the arrays to a separate file."""
     if "arrays" not in size:
         return dict(size)
     arrays = size["arrays"]

@@ -196,7 +196,7 @@ def _fit_outputs(d: NodeRewriter, new: Any, version: str) -> None:
 def fit_types(d: NodeRewriter) -> None:
     """If the version lacks 16-bit floats, compute in float32: cast the inputs to float32, and the results back.
 
-    Raise RuleNotApplicable if the version lacks any other type of the node.
+    Raise RuleNotApplicable if the node has another type that this version of the operator lacks.
     """
     bad = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
     if not bad:

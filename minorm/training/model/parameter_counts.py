@@ -41,7 +41,7 @@ class Namespace:
 
     @staticmethod
     def LayerNorm(shape: Sequence[int]) -> Counted:
-        """Count weight and bias of that shape."""
+        """Return the number of parameters: a weight and a bias of this shape."""
         return Counted(2 * math.prod(shape))
 
     @staticmethod

@@ -98,7 +98,7 @@ V = Variants(
 
 
 def placed(x: Any, count: int) -> Any:
-    """Reorder the channels of x so that channels of the same group, in the variant, become neighbours."""
+    """Reorder the channels of x so that the channels of each of the variant's groups become neighbours."""
     if V.groups == "neighbours" or x.shape[1] % count:
         return x
     places = np.arange(x.shape[1])

@@ -100,7 +100,7 @@ class Judge:
         return found
 
     def _said(self, name: str) -> Verdict | None:
-        """Return the verdict that the file itself gives; None if the file gives no verdict on this tensor."""
+        """Return what the file says about the role of this tensor; None if it says nothing."""
         if self.origin.ours:
             if name in self.held:
                 return Verdict(CONSTANT, "minorm writes no Parameter as a Constant node")

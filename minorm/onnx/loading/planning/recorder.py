@@ -218,7 +218,7 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _shows_every_decision(step: Any) -> bool:
-    """Return True if we notice each decision of a node that depends on elements.
+    """Return True if the recorder notices each decision of this node that depends on elements of tensors.
 
     The result is False for loops and branches, because we do not notice all decisions inside these.
     """
