@@ -17,7 +17,12 @@ CASES = {(c.operator, c.opset, c.name): c for c in all_cases()}
     ("runtime", "key", "said", "words"),
     [
         ("onnxruntime", ("BatchNormalization", 9, "training, the batch's statistics"), "saved_var is off", "1 / std"),
-        ("onnxruntime", ("BatchNormalization", 15, "training, y alone is fetched"), "it overwrote its inputs 3", "own"),
+        (
+            "onnxruntime",
+            ("BatchNormalization", 15, "training, y alone is fetched"),
+            "it overwrote its inputs 3",
+            "caller's",
+        ),
         ("onnxruntime", ("BatchNormalization", 15, "training, a fresh layer, y alone is fetched"), "y is", "merges"),
         ("onnxruntime", ("MeanVarianceNormalization", 13, "one element"), "y holds NaN", "1e-9"),
         ("onnxruntime", ("GroupNormalization", 21, "offset 3e+03"), "y is off", "E[x^2]"),

@@ -87,12 +87,12 @@ class TestPyTorch:
     @pytest.mark.parametrize(
         ("key", "words"),
         [
-            (("BatchNormalization", 7, "training, spatial 0"), "every position"),
+            (("BatchNormalization", 7, "training, spatial 0"), "each position"),
             (("BatchNormalization", 15, "training, rank 1"), "channel axis"),
-            (("GroupNormalization", 18, "float32"), "each channel"),
+            (("GroupNormalization", 18, "float32"), "per channel"),
             (("GroupNormalization", 21, "float32, stash float64"), "stash_type"),
-            (("LayerNormalization", 17, "scale broadcasts"), "broadcast"),
-            (("RMSNormalization", 23, "float16 with scale of float32"), "one type"),
+            (("LayerNormalization", 17, "scale broadcasts"), "shape of the normalized axes"),
+            (("RMSNormalization", 23, "float16 with scale of float32"), "same type"),
             (("MeanVarianceNormalization", 13, "float32"), "PyTorch has no MeanVarianceNormalization"),
         ],
         ids=str,

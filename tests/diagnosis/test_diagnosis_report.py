@@ -55,7 +55,7 @@ def test_a_healthy_model() -> None:
 
 def test_a_finding_in_one_line() -> None:
     finding = mn.diagnose(planting.stale_variance().model, planting.loader()).findings[0]
-    assert str(finding).startswith("ERROR: stale_statistics in 4: running statistics are 1.")
+    assert str(finding).startswith("ERROR: stale_statistics in 4: the running statistics differ from the data by 1.")
     assert finding.numbers["offset"] > finding.numbers["limit"]
 
 

@@ -26,5 +26,5 @@ def test_a_fix_names_what_to_do() -> None:
     for name, text in finding_words.WORDS.items():
         assert any(
             word in text.fix
-            for word in ("nn.", "momentum", "eps=", "take out", "training=", "subtract", "weight_decay", "smaller")
+            for word in ("nn.", "momentum", "eps=", "remove", "training=", "subtract", "weight_decay", "smaller")
         ), name

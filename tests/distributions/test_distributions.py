@@ -148,18 +148,21 @@ def test_numbers_and_empty_samples() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ours.Normal(0.0, mn.tensor([1.0, -1.0])), "Normal: scale holds -1.0; expected numbers above 0"),
-        (lambda: ours.Normal(float("nan"), 1.0), "Normal: loc holds nan; expected numbers"),
-        (lambda: ours.Bernoulli(1.5), "Bernoulli: probs holds 1.5; expected numbers from 0 to 1"),
+        (
+            lambda: ours.Normal(0.0, mn.tensor([1, -1.0])),
+            r"Normal: scale of shape \(2,\) holds -1.0; expected numbers above 0",
+        ),
+        (lambda: ours.Normal(float("nan"), 1.0), r"Normal: loc of shape \(\) holds nan; expected numbers"),
+        (lambda: ours.Bernoulli(1.5), r"Bernoulli: probs of shape \(\) holds 1.5; expected numbers from 0 to 1"),
         (ours.Bernoulli, "Bernoulli: neither of probs and logits given; expected one of them"),
         (lambda: ours.Categorical(mn.ones(2), mn.ones(2)), "Categorical: both of probs and logits given"),
         (
             lambda: ours.Categorical(mn.tensor([1.0, -0.5])),
-            "Categorical: probs holds 2.0; expected weights of at least 0",
+            r"Categorical: probs of shape \(2,\) holds 2.0; expected weights of at least 0",
         ),
-        (lambda: ours.Categorical(mn.tensor(1.0)), r"Categorical: probs has shape \(\); expected an axis"),
-        (lambda: ours.Bernoulli(0.5).log_prob(0.5), "Bernoulli: value holds 0.5; expected 0 and 1"),
-        (lambda: ours.Categorical(mn.ones(3)).log_prob(mn.tensor(3)), "value holds 3.0; expected classes, 0 to 2"),
+        (lambda: ours.Categorical(mn.tensor(1.0)), r"Categorical: probs has shape \(\); expected at least one axis"),
+        (lambda: ours.Bernoulli(0.5).log_prob(0.5), r"Bernoulli: value of shape \(\) holds 0.5; expected 0 and 1"),
+        (lambda: ours.Categorical(mn.ones(3)).log_prob(mn.tensor(3)), "holds 3.0; expected classes, 0 to 2"),
         (lambda: ours.Normal(mn.zeros(2), 1.0).log_prob(mn.ones(3)), r"value.shape is \(3,\), batch_shape is \(2,\)"),
     ],
 )

@@ -58,9 +58,12 @@ def test_traffic_is_counted() -> None:
         (lambda rank: rank.number or rank.all_reduce(1.0), "rank 0 waits in all_reduce for rank 1, which has ended"),
         (
             lambda rank: rank.all_gather(1) if rank.number else rank.all_reduce(1),
-            "rank 0 calls all_reduce, rank 1 all_g",
+            "rank 0 calls all_reduce, but rank 1 calls all_g",
         ),
-        (lambda rank: rank.all_gather(np.zeros(rank.number)), r"rank 0 sends .* shape \(0,\), rank 1 of shape \(1,\)"),
+        (
+            lambda rank: rank.all_gather(np.zeros(rank.number)),
+            r"rank 0 sends .* \(0,\), but rank 1 one of shape \(1,\)",
+        ),
     ],
 )
 def test_what_would_hang_is_an_error(program: Any, said: str) -> None:

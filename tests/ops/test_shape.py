@@ -51,7 +51,7 @@ def test_errors_name_operation_and_shape() -> None:
         (lambda: x.permute(0, 0), r"permute: order \(0, 0\) is no permutation of the 2 axes"),
         (lambda: x.expand(4, 3), r"expand: shape \(2, 3\) cannot be expanded to \(4, 3\)"),
         (lambda: x.split(2, 1)[5], "tuple index"),
-        (lambda: x.split([1, 1], 1), r"split: sizes \[1, 1\] sum to 2; axis 1 of \(2, 3\) has 3"),
+        (lambda: x.split([1, 1], 1), r"split: sizes \[1, 1\] sum to 2; axis 1 of \(2, 3\) has length 3"),
         (lambda: x.split(0), "split: split_size=0; expected at least 1"),
         (lambda: x.unsqueeze(4), r"unsqueeze: dim=4 is out of range for shape \(2, 3\)"),
         (lambda: x.flatten(1, 0), "flatten: start_dim=1 lies after end_dim=0"),

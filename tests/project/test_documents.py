@@ -99,22 +99,23 @@ def test_the_readmes_first_screen_has_the_figures_of_the_pages() -> None:
         for line in page("benchmarks.md").partition("## A training step\n")[2].partition("\n## ")[0].splitlines()
         if len(row := [cell.strip() for cell in line.strip("|").split("|")]) == 9
     }
-    assert f"a LeNet with BatchNorm is {speedup['LeNet with BatchNorm, 28x28']} times as fast" in screen
-    assert f"a CNN of 8x8 digits {speedup['digits CNN, 8x8']} times" in screen
-    assert f"of a ResNet-20 {speedup['ResNet-20, 32x32']} times" in screen
+    lenet = speedup["LeNet with BatchNorm, 28x28"]
+    assert f"a training step is {lenet} times as fast as in PyTorch for a LeNet with BatchNorm" in screen
+    assert f"{speedup['digits CNN, 8x8']} times for a CNN on 8x8 digits" in screen
+    assert f"{speedup['ResNet-20, 32x32']} times for a ResNet-20" in screen
     ours, theirs, onnxruntime = (totals(name) for name in ("minorm", "PyTorch", "onnxruntime"))
     assert ours["wrong"] == ours["unsupported"] == 0
-    assert f"of {ours['right']} cases minorm gets all right" in screen
-    assert f"PyTorch {theirs['right']} right and {theirs['wrong']} wrong" in screen
-    assert f"onnxruntime {onnxruntime['right']} right and {onnxruntime['wrong']} wrong" in screen
+    assert f"minorm is right in all {ours['right']} cases" in screen
+    assert f"PyTorch is right in {theirs['right']} and wrong in {theirs['wrong']}" in screen
+    assert f"onnxruntime is right in {onnxruntime['right']} and wrong in {onnxruntime['wrong']}" in screen
     assert sum(theirs.values()) == sum(onnxruntime.values()) == ours["right"]
     ((passed, total),) = re.findall(r"^(\d+) of (\d+) node tests of onnx ", page("onnx.md"), re.MULTILINE)
     assert f"{passed} of onnx's {total} node tests pass" in screen
     steps = gpu_steps("1024")
     float32, bfloat16, eager = steps["float32"], steps["bfloat16"], gpu_steps("128")["bfloat16"]
-    assert f"takes {float32[1]} ms as a CUDA graph, in PyTorch {float32[3]} ms" in screen
-    assert f"in bfloat16 {bfloat16[1]} ms, in PyTorch {bfloat16[3]} ms" in screen
-    assert f"eager, batch 128 in bfloat16: {eager[2]} ms beside {eager[0]}" in screen
+    assert f"takes {float32[1]} ms in minorm and {float32[3]} ms in PyTorch" in screen
+    assert f"In bfloat16 it takes {bfloat16[1]} ms in minorm and {bfloat16[3]} ms in PyTorch" in screen
+    assert f"eager, batch 128 in bfloat16: {eager[2]} ms, minorm {eager[0]} ms" in screen
     assert all(float(row[1]) < float(row[3]) for row in steps.values())
     assert float(eager[2]) < float(eager[0])
 

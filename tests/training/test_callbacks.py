@@ -210,7 +210,7 @@ def test_all_ranks_are_called_and_one_that_stops_ends_all() -> None:
     [
         (Recorder(), "Run.fit: callbacks is a Recorder; expected a list of Callbacks"),
         ([Recorder], r"callbacks\[0\] is the class Recorder; expected an instance of Callback"),
-        ([Recorder(), print], r"callbacks\[1\] is a builtin_function_or_method; expected a Callback"),
+        ([Recorder(), print], r"callbacks\[1\] is a builtin_function_or_method; expected an instance of Callback"),
         (3, "callbacks is a int; expected a list of Callbacks"),
     ],
 )

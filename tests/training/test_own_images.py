@@ -229,5 +229,5 @@ def test_folders_that_do_not_fit_are_refused(pictures: str, tmp_path: Path) -> N
         Run.resume(out, str(renamed), trust=True)
     for file in smaller.rglob("*.png"):
         file.write_bytes(b"none")
-    with pytest.raises(ValueError, match=r"no train image could be read; .* '.*\.png' is no picture"):
+    with pytest.raises(ValueError, match=r"no train image could be read; .* '.*\.png' is no readable picture"):
         Run(small(pictures, batch_size=4), None, str(smaller)).fit()

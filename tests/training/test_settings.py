@@ -39,7 +39,7 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"hflip": 1.5}, "hflip is 1.5; expected a number from 0 to 1"),
         ({"color_jitter": float("inf")}, "color_jitter is inf; expected 0 or a positive number"),
         ({"ema": 1.0}, "ema is 1.0; expected 0, or a decay below 1"),
-        ({"mixup": 0.2, "cutmix": 1.0}, "cutmix is 1.0; expected 0, as mixup is on"),
+        ({"mixup": 0.2, "cutmix": 1.0}, "cutmix is 1.0; expected 0, because mixup is on"),
         ({"warmup_epochs": 8}, "warmup_epochs is 8; expected fewer than 8"),
         ({"class_weights": "some"}, "class_weights is 'some'; expected one of none, balanced"),
         ({"epochs": "3"}, "epochs is '3'; expected a whole number"),

@@ -161,7 +161,7 @@ def test_a_tracker_without_a_run_is_refused() -> None:
     model = nn.Linear(1, 1)
     optimizer = mn.optim.SGD(model.parameters(), lr=0.1)
     before = model.weight.item()
-    with pytest.raises(CallbackError, match="WandbCallback needs a Run, and this is train_epoch"):
+    with pytest.raises(CallbackError, match="WandbCallback cannot be used in train_epoch, because it needs a Run"):
         train_epoch(model, [(mn.ones(1, 1), mn.ones(1, 1))], nn.MSELoss(), optimizer, callbacks=[WandbCallback()])
     assert model.weight.item() == before
     with pytest.raises(CallbackError, match="folder is None, and the run has no folder"):

@@ -1,7 +1,4 @@
-"""Run cases on MLX's layers, on the CPU.
-
-Arrays get their channels last, and the running variance is converted: MLX divides by N - 1.
-"""
+"""Run cases on MLX's layers, on the CPU, with channels last; MLX divides by N - 1 in its running variance."""
 
 from __future__ import annotations
 

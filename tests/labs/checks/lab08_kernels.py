@@ -35,12 +35,12 @@ FALSE_NORMALIZES = {
     "thread 0 does the row": (
         NORMALIZE + " if (threadIdx.x == 0) for (int i = 0; i < m; i++) { int at = blockIdx.x * m + i;"
         " y[at] = (x[at] - mean[blockIdx.x]) * rstd[blockIdx.x]; } }",
-        r"at most \d+ writes by each thread.* got thread 0 of block 0: 64 of the 64 writes",
+        r"at most \d+ writes by each thread.* got 64 by thread 0 of block 0, of the 64 writes",
     ),
     "block 0 does all rows": (
         NORMALIZE + " if (blockIdx.x == 0) for (int r = 0; r < gridDim.x; r++)"
         " for (int i = threadIdx.x; i < m; i += blockDim.x) y[r * m + i] = (x[r * m + i] - mean[r]) * rstd[r]; }",
-        r"at most \d+ writes by each thread.* got thread \d+ of block 0",
+        r"at most \d+ writes by each thread.* got \d+ by thread \d+ of block 0",
     ),
     "each thread writes all": (
         NORMALIZE + " for (int i = 0; i < m; i++) { int at = blockIdx.x * m + i;"
@@ -77,9 +77,9 @@ TREES = {
     ),
 }  # fmt: skip
 FALSE_TREES = {
-    "thread 0 adds all": (SUM + WRITE + ALONE + GIVE, r"got thread 0 of block \d: \d+ of the \d+ reads of shared"),
+    "thread 0 adds all": (SUM + WRITE + ALONE + GIVE, r"got \d+ by thread 0 of block \d, of the \d+ reads of shared"),
     "thread 0 adds all in double": (
-        SUM + WRITE + ALONE.replace("float s", "double s") + GIVE, "float alone.*got text with 'double'"
+        SUM + WRITE + ALONE.replace("float s", "double s") + GIVE, "only float.*got text with 'double'"
     ),
     "each thread adds all": (
         SUM + WRITE + "    float s = 0;\n    for (int i = 0; i < n; i++) s += part[i];\n    __syncthreads();\n"

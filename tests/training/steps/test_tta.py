@@ -92,7 +92,7 @@ def test_a_model_that_gives_probabilities(model: nn.Module) -> None:
 @pytest.mark.parametrize("views", ["flip", "", "hflip,hflip", "hflip,,crops"])
 def test_unknown_views(model: nn.Module, views: str) -> None:
     with pytest.raises(
-        ValueError, match=re.escape(f"TTA: views is {views!r}; expected hflip, vflip, rotations, crops")
+        ValueError, match=re.escape(f"TTA: views is {views!r}; expected one or more of hflip, vflip, rotations, crops")
     ):
         TTA(model, views)
 
