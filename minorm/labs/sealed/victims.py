@@ -34,7 +34,7 @@ class Victims:
     def changed(self) -> list[str]:
         """A list that names the changes to these files; it is empty if they are unchanged.
 
-        What the trial's process reports about the files does not matter.
+        The files themselves are read, whatever the trial's process reports.
         """
         return [] if self._state() == self._before else ["change files of others"]
 
