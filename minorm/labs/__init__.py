@@ -61,6 +61,8 @@ A lab of your own has another folder and shorter file names (see own). Everythin
    process. The student's code could change its answer. So such a function must not decide, count or measure anything,
    and the check computes the expected answer in the judge's process. `student.fresh()` starts a process that remembers
    nothing, and `student.native("cython", pieces, "summed", x=x)` runs compiled text without the student's Python.
+   In a block `with student.with_changed_kernels(change)`, the student's kernels are compiled from changed text: this
+   shows whether an answer follows the kernel.
 
    `LAB.provide("1.1", moments=right)` provides a right function for a task on which later tasks build. Write
    `Sent(right)` if the function takes a model or another object. The checks of this task must pass with the right
