@@ -7,9 +7,7 @@ reader sees it and no terminal interprets it.
 
 from __future__ import annotations
 
-import re
-
-_CARRIED = re.compile(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")  # repr of a byte that PEP 383 escapes
+_CARRIED = r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])"  # repr of a byte that PEP 383 escapes
 _AS_BYTE = r"\1\\x\2"
 FORMULA = ("=", "+", "-", "@")  # a cell that begins with one of them is a formula
 
@@ -25,7 +23,7 @@ def printable(text: object) -> str:
 
 def quoted(name: object) -> str:
     r"""Return repr(name), with bytes that are not UTF-8 in the same form as in `printable`, such as `'j\xfcrgen'`."""
-    return _CARRIED.sub(_AS_BYTE, repr(name))
+    return _with_bytes(repr(name))
 
 
 def printable_lines(text: object) -> str:
@@ -39,7 +37,7 @@ def message(text: object) -> str:
     Python's own errors show the names of files by `repr`. Bytes in these names that are not UTF-8 are shown in the same
     form as by `printable`.
     """
-    first, *rest = printable_lines(_CARRIED.sub(_AS_BYTE, str(text))).split("\n")
+    first, *rest = printable_lines(_with_bytes(str(text))).split("\n")
     return "\n".join([first, *(line if not line or line.startswith("  ") else f"  {line}" for line in rest)])
 
 
@@ -54,6 +52,15 @@ def for_spreadsheet(text: object) -> str:
     """Return the text in one line, with an apostrophe in front if a spreadsheet would read it as a formula."""
     shown = printable(text)
     return f"'{shown}" if shown.startswith(FORMULA) else shown
+
+
+def _with_bytes(shown: str) -> str:
+    """Return a text that has names by `repr`, with bytes that are not UTF-8 by their value, as in `printable`."""
+    if "\\udc" not in shown:
+        return shown
+    import re  # late: Ctrl-C is not handled before this module is imported (startup.py), and this takes milliseconds
+
+    return re.sub(_CARRIED, _AS_BYTE, shown)
 
 
 def _escape(character: str) -> str:

@@ -42,6 +42,17 @@ def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_little_is_imported_before_ctrl_c_is_handled() -> None:
+    """Without the packages of `site`, which other distributions extend; so NumPy is missing afterwards."""
+    code = f"import sys; sys.path.insert(0, {os.path.dirname(os.path.dirname(mn.__file__))!r}); import minorm"
+    found = python("-S", "-X", "importtime", "-c", code).stderr
+    before = found.partition(" minorm.support.startup\n")[0]
+    assert "minorm.support.safe_names" in before
+    assert not {"re", "enum", "typing", "signal", "numpy"} & {
+        line.rpartition("|")[2].strip() for line in before.splitlines()
+    }
+
+
 def test_a_program_that_imports_the_library_keeps_its_handlers() -> None:
     program = """
         import signal, sys
