@@ -15,7 +15,7 @@ from tests.labs.conftest import changed
 
 LABS = {7: lab07_openmp, 8: lab08_cuda}
 BUILT = "    kernel = build(moments_pyx()).parallel_moments\n"
-TWO_WAYS = "mean, var = np.array(pairs).T"
+PAIRS = "mean, var = np.array(pairs).T"
 COMPUTED = "k, d, var = found.astype(np.float64)"
 # The number of the lab, and what is changed in its solution.
 HONEST = {
@@ -25,10 +25,10 @@ HONEST = {
     )]),
 }  # fmt: skip
 CHEATS = {
-    "in lab 7, beside the kernel": (7, [(TWO_WAYS, "mean, var = rows.mean(1, np.float64), rows.var(1, np.float64)")]),
+    "in lab 7, beside the kernel": (7, [(PAIRS, "mean, var = rows.mean(1, np.float64), rows.var(1, np.float64)")]),
     "in lab 7, without the kernel": (7, [(
         "    pairs = [kernel(row.ctypes.data, row.size, places, THREADS) for row in rows]\n", "    pairs = None\n",
-    ), (TWO_WAYS, "mean, var = rows.mean(1, np.float64), rows.var(1, np.float64)")]),
+    ), (PAIRS, "mean, var = rows.mean(1, np.float64), rows.var(1, np.float64)")]),
     "in lab 8, beside the kernel": (8, [(
         COMPUTED, "k = np.float64(rows.mean(1))\n    d, var = rows.mean(1, np.float64) - k, rows.var(1, np.float64)",
     )]),

@@ -149,7 +149,7 @@ def lanes_fast(student: Any, rng: np.random.Generator) -> None:
     if disturbed > 1.5:
         raise Failure(
             "not tried",
-            f"the machine is busy, because our own plain loop usually took {disturbed:.1f} times as long as in its "
+            f"the machine is busy: our own plain loop usually took {disturbed:.1f} times as long as in its "
             f"best round. lanes was {speed:.1f} times as fast as the loop; grade again when nothing else runs",
         )
     true(False, "lanes of 1 MB", "at least twice as fast as a plain loop", f"{speed:.2f} times as fast")
