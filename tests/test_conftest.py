@@ -69,7 +69,10 @@ def test_what_was_skipped_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "7 passed in" in run("@list.txt")
 
 
-@pytest.mark.parametrize("name", EACH)
-def test_each_long_test_is_there(name: str) -> None:
-    file, _, function = name.partition("::")
-    assert f"def {function}(" in (Path(__file__).parent / file).read_text()
+def test_each_long_test_is_there() -> None:
+    absent = []
+    for name in EACH:
+        file, _, function = name.partition("::")
+        if f"def {function}(" not in (Path(__file__).parent / file).read_text():
+            absent.append(name)
+    assert absent == []

@@ -160,7 +160,7 @@ def test_new_running_statistics_are_compared_at_every_size() -> None:
         comparison.check(found.proto)
 
 
-def test_what_is_drawn_at_random_is_held_against_its_shape_and_the_rest_against_its_values() -> None:
+def test_random_results_are_compared_by_shape_and_the_rest_by_value() -> None:
     model = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(), nn.ReLU())
     mn.manual_seed(3)
     before = mn.random.get_state()
