@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 from minorm.profiler.events import DATA, LAYER, OPERATION, OPTIMIZER, USER, WALK, Event, Layer
 from minorm.support.documented import documented
@@ -78,8 +79,10 @@ class EventList(list[FunctionEventAvg]):
         name = usual if sort_by is None else sort_by
         if name not in SORTS:
             raise ValueError(f"table: sort_by is {name!r}; expected one of {', '.join(SORTS)}")
+        if not isinstance(row_limit, SupportsIndex):
+            raise TypeError(f"table: row_limit is {row_limit!r}; expected an int, -1 for all rows")
         rows = sorted(self, key=lambda row: float(getattr(row, name)), reverse=True)
-        shown = rows if row_limit < 0 else rows[:row_limit]
+        shown = rows if operator.index(row_limit) < 0 else rows[:row_limit]
         lines = _aligned([self._head(), *map(self._row, shown)])
         lines.insert(1, "-" * len(lines[0]))
         if len(shown) < len(rows):

@@ -431,6 +431,8 @@ def test_wrong_uses_are_errors_in_words() -> None:
         prof.key_averages(group_by_input_shape=True)
     with pytest.raises(ValueError, match="sort_by is 'time'; expected one of count, cpu_time_total"):
         prof.key_averages().table(sort_by="time")
+    with pytest.raises(TypeError, match="table: row_limit is 'a'; expected an int, -1 for all rows"):
+        prof.key_averages().table(row_limit="a")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"activities\[0\] is 'cpu'; expected ProfilerActivity"):
         profile(activities=["cpu"])  # type: ignore[list-item]
     if not mn.cuda.is_available():
