@@ -176,12 +176,12 @@ _ALL = (
     ),
     Cause(
         "squares-underflow",
-        "lets squares underflow float32, though the result is an ordinary number",
+        "lets squares underflow float32, though the correct result is an ordinary number",
         _other("LpNormalization", 22, _f([6e-25, 8e-25])),
     ),
     Cause(
         "squares-overflow",
-        "lets squares overflow float32, though the result is an ordinary number",
+        "lets squares overflow float32, though the correct result is an ordinary number",
         _other("LayerNormalization", 17, _f([1e20, 2e20, 4e20]), _f(1, 1, 1), _f(0, 0, 0)),
     ),
     Cause(
