@@ -149,8 +149,8 @@ def shapes() -> None:
 
 @differs(
     "autocast",
-    "has one policy for both devices, close to PyTorch's for CUDA: sums, softmax and losses are float32 on the CPU "
-    "too; normalizations keep x's type, because they compute in float32 internally",
+    "has one policy for both devices, close to PyTorch's policy for CUDA: sums, softmax and losses are float32 on the "
+    "CPU too; normalizations keep x's type, because they compute in float32 internally",
 )
 def casting() -> None:
     with mn.autocast("cpu"), torch.autocast("cpu"):

@@ -188,9 +188,9 @@ DEVIATIONS = {
     "F.avg_pool3d": "a window larger than x is allowed if padding or ceil_mode makes room for it, as in one and two "
     "dimensions; PyTorch refuses it in three dimensions",
     "F.batch_norm": "momentum is the share of the old running value, and running_var is the variance of the "
-    "population, as in ONNX. A batch whose statistics are not finite changes neither running value, unless "
-    "update_nonfinite=True. Then an infinity makes the running mean of its channel NaN, like the output; PyTorch's "
-    "becomes infinite",
+    "population, as in ONNX. A batch whose statistics are not finite changes neither running value. With "
+    "update_nonfinite=True it changes both, and an infinity makes the running mean of its channel NaN, like the "
+    "output; PyTorch's running mean becomes infinite",
     "F.conv_transpose2d": "a result without positions is an error, even if the batch is empty",
     "F.conv_transpose3d": "a result without positions is an error, even if the batch is empty",
     "F.cross_entropy": "an ignored example has gradient 0, even if its logits are NaN or infinite; 0 * infinity is 0, "
@@ -224,10 +224,10 @@ DEVIATIONS = {
     "Tensor.mT": "a tensor without axes raises an error, because it is not a matrix; PyTorch only warns",
     "Tensor.nanmean": "if all elements are NaN, the gradient is 0; PyTorch's is NaN",
     "Tensor.numpy": "works on a tensor that requires grad",
-    "Tensor.std": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one. "
-    "If x is a single NaN, the gradient is NaN; PyTorch's is infinite",
-    "Tensor.var": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one. "
-    "If x is a single NaN, the gradient is NaN; PyTorch's is infinite",
+    "Tensor.std": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one "
+    "element. If x is a single NaN, the gradient is NaN; PyTorch's is infinite",
+    "Tensor.var": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one "
+    "element. If x is a single NaN, the gradient is NaN; PyTorch's is infinite",
     "arange": "if step leads away from end, the result is empty, as in ONNX's Range; PyTorch raises an error",
     "argmax": "accepts bools, and finds the first True",
     "cat": "the axes of an empty tensor must fit, too; PyTorch accepts shape (0,) with any shape",
