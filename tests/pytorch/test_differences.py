@@ -110,7 +110,7 @@ def across_channels() -> None:  # closer: tests/nn/norm/test_response.py
 @differs(
     "quantization.FakeQuantize",
     "divides by the scale, as ONNX does; PyTorch multiplies by its reciprocal. Its observer works only in training; "
-    "PyTorch's works until you disable it",
+    "PyTorch's observer works until you disable it",
 )
 def fake_quantize() -> None:
     mine, theirs = mn.quantization.FakeQuantize(), torch.ao.quantization.FakeQuantize()
