@@ -70,7 +70,7 @@ _ALL = (
     ),
     Cause(
         "merges-equal-initializers",
-        "merges equal initializers (in a fresh layer, scale with var, and B with mean), then updates them in place",
+        "merges equal initializers (in a fresh layer scale equals var, and B equals mean), then updates them in place",
         _batch(_ROWS, inputs=(_f(1, 1), _f(0, 0), _f(0, 0), _f(1, 1)), training_mode=1, fetched=1),
     ),
     Cause(
@@ -80,7 +80,7 @@ _ALL = (
     ),
     Cause(
         "leaves-1e-9-out",
-        "leaves 1e-9 out, so equal values give 0 / 0, and small values give another result",
+        "leaves out the 1e-9 of the specification, so equal values give 0 / 0, and small values give another result",
         _other("MeanVarianceNormalization", 13, _f([[[2, 2]]]), axes=[3]),
     ),
     Cause(
