@@ -70,7 +70,7 @@ _ALL = (
     ),
     Cause(
         "merges-equal-initializers",
-        "merges equal initializers (in a fresh layer, scale with var, and B with mean), then updates them in place",
+        "merges equal initializers (in a fresh layer scale equals var, and B equals mean), then updates them in place",
         _batch(_ROWS, inputs=(_f(1, 1), _f(0, 0), _f(0, 0), _f(1, 1)), training_mode=1, fetched=1),
     ),
     Cause(
@@ -80,7 +80,7 @@ _ALL = (
     ),
     Cause(
         "leaves-1e-9-out",
-        "leaves 1e-9 out, so equal values give 0 / 0, and small values give another result",
+        "leaves out the 1e-9 of the specification, so equal values give 0 / 0, and small values give another result",
         _other("MeanVarianceNormalization", 13, _f([[[2, 2]]]), axes=[3]),
     ),
     Cause(
@@ -176,12 +176,12 @@ _ALL = (
     ),
     Cause(
         "squares-underflow",
-        "lets squares underflow float32, though the result is an ordinary number",
+        "lets squares underflow float32, though the correct result is an ordinary number",
         _other("LpNormalization", 22, _f([6e-25, 8e-25])),
     ),
     Cause(
         "squares-overflow",
-        "lets squares overflow float32, though the result is an ordinary number",
+        "lets squares overflow float32, though the correct result is an ordinary number",
         _other("LayerNormalization", 17, _f([1e20, 2e20, 4e20]), _f(1, 1, 1), _f(0, 0, 0)),
     ),
     Cause(

@@ -115,7 +115,7 @@ def _rms_norm(case: Case, x: Any, s: Any) -> list[Any]:
     tail = x.shape[case.get("axis", -1) % x.ndim :]
     _refuse_wider_stash_type(s, tail)
     if s.dtype != x.dtype:
-        raise NotImplementedError("PyTorch's rms_norm has the same type for x and scale")
+        raise NotImplementedError("PyTorch's rms_norm requires the same type for x and scale")
     _refuse_stash_type(case, x)
     return [functional.rms_norm(x, tail, s, case.get("epsilon", 1e-5))]
 

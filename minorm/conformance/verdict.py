@@ -81,7 +81,7 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, float | None, float | N
         return WRONG, _number(worst.error), None, f"it overwrote its inputs {', '.join(map(str, outcome.overwrote))}"
     if not worst.share <= 1:
         finite = math.isfinite(worst.error)
-        how = f"is off by {worst.error:.2g}" if finite else "holds NaN or infinity, where none is due"
+        how = f"is off by {worst.error:.2g}" if finite else "holds NaN or infinity instead of numbers"
         return WRONG, _number(worst.error), None, f"{worst.name} {how}"
     return RIGHT, worst.error, worst.digits, ""
 

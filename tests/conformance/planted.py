@@ -35,7 +35,7 @@ WRONG = {  # case: the finding about it
     "training, float16": "gave no answer in 6 seconds",
     "training, momentum 1": "mean is float64(3,); expected float32(3,)",
     "training, N = 1": "y is float32(1, 2, 5, 2); expected float32(1, 3, 5, 2)",
-    "training, epsilon 1": "y holds NaN or infinity, where none is due",
+    "training, epsilon 1": "y holds NaN or infinity instead of numbers",
     "training, rank 2": "it overwrote its inputs 3",
     "training, rank 5": "2 outputs; expected 3",
 }

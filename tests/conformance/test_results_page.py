@@ -19,7 +19,7 @@ CELLS = [
     Cell("LRN", 13, "size 3", "minorm", "right", "float32", 1e-7, 7.0),
     Cell("LRN", 13, "size 3", "torch", "wrong", "float32", 0.5, None, "y is off by 0.5", "is upside down"),
     Cell("LRN", 13, "size 4", "minorm", "right", "float32", 2e-5, 4.7),
-    Cell("LRN", 13, "size 4", "torch", "wrong", "float32", None, None, "y holds NaN or infinity, where none is due"),
+    Cell("LRN", 13, "size 4", "torch", "wrong", "float32", None, None, "y holds NaN or infinity instead of numbers"),
 ]
 
 
@@ -33,7 +33,7 @@ def test_what_it_shows() -> None:
     assert "| size 4 | 13 | 5 | **NaN** [3] |" in lines
     assert "1. PyTorch refuses: `no | such 'thing'`" in lines
     assert "2. PyTorch is upside down" in lines
-    assert "3. PyTorch: y holds NaN or infinity, where none is due (no known defect)" in lines
+    assert "3. PyTorch: y holds NaN or infinity instead of numbers (no known defect)" in lines
 
 
 def test_gradients_have_their_own_table_and_causes_lead_to_their_pages() -> None:

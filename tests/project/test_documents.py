@@ -115,7 +115,8 @@ def test_the_readmes_first_screen_has_the_figures_of_the_pages() -> None:
     float32, bfloat16, eager = steps["float32"], steps["bfloat16"], gpu_steps("128")["bfloat16"]
     assert f"takes {float32[1]} ms in minorm and {float32[3]} ms in PyTorch" in screen
     assert f"In bfloat16 it takes {bfloat16[1]} ms in minorm and {bfloat16[3]} ms in PyTorch" in screen
-    assert f"eager, batch 128 in bfloat16: {eager[2]} ms, minorm {eager[0]} ms" in screen
+    step = f"such a step takes {eager[2]} ms in PyTorch and {eager[0]} ms in minorm"
+    assert f"with batch 128 in bfloat16, {step}" in screen
     assert all(float(row[1]) < float(row[3]) for row in steps.values())
     assert float(eager[2]) < float(eager[0])
 

@@ -110,7 +110,7 @@ def across_channels() -> None:  # closer: tests/nn/norm/test_response.py
 @differs(
     "quantization.FakeQuantize",
     "divides by the scale, as ONNX does; PyTorch multiplies by its reciprocal. Its observer works only in training; "
-    "PyTorch's works until you disable it",
+    "PyTorch's observer works until you disable it",
 )
 def fake_quantize() -> None:
     mine, theirs = mn.quantization.FakeQuantize(), torch.ao.quantization.FakeQuantize()
@@ -149,8 +149,8 @@ def shapes() -> None:
 
 @differs(
     "autocast",
-    "has one policy for both devices, close to PyTorch's for CUDA: sums, softmax and losses are float32 on the CPU "
-    "too; normalizations keep x's type, because they compute in float32 internally",
+    "has one policy for both devices, close to PyTorch's policy for CUDA: sums, softmax and losses are float32 on the "
+    "CPU too; normalizations keep x's type, because they compute in float32 internally",
 )
 def casting() -> None:
     with mn.autocast("cpu"), torch.autocast("cpu"):

@@ -83,7 +83,7 @@ def test_the_page_counts_them() -> None:
     functions = {name for name in own if not name.endswith("_") and callable(getattr(torch, name, None))}
     rows = {
         "Tensor": (len(methods), len(own)),
-        "its methods that are functions, too": (len(functions), sum(hasattr(mn, name) for name in functions)),
+        "methods of Tensor that are functions, too": (len(functions), sum(hasattr(mn, name) for name in functions)),
     }
     places = {"nn": "nn", "F": "nn.functional", "optim": "optim", "lr_scheduler": "optim.lr_scheduler"}
     for family, (ours, theirs) in FAMILIES.items():

@@ -188,9 +188,9 @@ DEVIATIONS = {
     "F.avg_pool3d": "a window larger than x is allowed if padding or ceil_mode makes room for it, as in one and two "
     "dimensions; PyTorch refuses it in three dimensions",
     "F.batch_norm": "momentum is the share of the old running value, and running_var is the variance of the "
-    "population, as in ONNX. A batch whose statistics are not finite changes neither running value, unless "
-    "update_nonfinite=True. Then an infinity makes the running mean of its channel NaN, like the output; PyTorch's "
-    "becomes infinite",
+    "population, as in ONNX. A batch whose statistics are not finite changes neither running value. With "
+    "update_nonfinite=True it changes both, and an infinity makes the running mean of its channel NaN, like the "
+    "output; PyTorch's running mean becomes infinite",
     "F.conv_transpose2d": "a result without positions is an error, even if the batch is empty",
     "F.conv_transpose3d": "a result without positions is an error, even if the batch is empty",
     "F.cross_entropy": "an ignored example has gradient 0, even if its logits are NaN or infinite; 0 * infinity is 0, "
@@ -201,7 +201,7 @@ DEVIATIONS = {
     "the slope is NaN",
     "F.group_norm": "a group with one value is normalized to 0, as ONNX defines it; PyTorch refuses such groups if "
     "there is only one sample",
-    "F.hardsigmoid": "the slope is 1/6 in float64; PyTorch's is 1/6 rounded to float32",
+    "F.hardsigmoid": "the slope is 1/6 in float64; PyTorch's slope is 1/6 rounded to float32",
     "F.hardswish": "at NaN the gradient is passed on; in PyTorch this depends on the element's position in memory",
     "F.instance_norm": "an empty batch gives an empty result, with weights too; with weights PyTorch raises an "
     "IndexError",
@@ -222,18 +222,18 @@ DEVIATIONS = {
     "Tensor.argmin": "accepts bools, and finds the first False",
     "Tensor.gather": "the index must have as many axes as x, even if the index is empty or x has no axes",
     "Tensor.mT": "a tensor without axes raises an error, because it is not a matrix; PyTorch only warns",
-    "Tensor.nanmean": "if all elements are NaN, the gradient is 0; PyTorch's is NaN",
+    "Tensor.nanmean": "if all elements are NaN, the gradient is 0; PyTorch's gradient is NaN",
     "Tensor.numpy": "works on a tensor that requires grad",
-    "Tensor.std": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one. "
-    "If x is a single NaN, the gradient is NaN; PyTorch's is infinite",
-    "Tensor.var": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one. "
-    "If x is a single NaN, the gradient is NaN; PyTorch's is infinite",
+    "Tensor.std": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one "
+    "element. If x is a single NaN, the gradient is NaN; PyTorch's gradient is infinite",
+    "Tensor.var": "with dim=() the gradient is computed over all elements; PyTorch computes it as if there were one "
+    "element. If x is a single NaN, the gradient is NaN; PyTorch's gradient is infinite",
     "arange": "if step leads away from end, the result is empty, as in ONNX's Range; PyTorch raises an error",
     "argmax": "accepts bools, and finds the first True",
     "cat": "the axes of an empty tensor must fit, too; PyTorch accepts shape (0,) with any shape",
     "scatter_reduce": "with include_self=False the elements that are equal to the maximum or minimum share its "
     "gradient; PyTorch also counts x's element if it is equal",
-    "var": "if x is a single NaN, the gradient is NaN; PyTorch's is infinite",
+    "var": "if x is a single NaN, the gradient is NaN; PyTorch's gradient is infinite",
 }
 
 # Shared names without values to compare, or whose values are random or compared by name elsewhere.

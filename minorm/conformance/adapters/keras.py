@@ -27,7 +27,7 @@ def forward(case: Case, x: Any, *parameters: Any, axis: int = 1, **more: Any) ->
     make = layers.find(LAYERS, case, "Keras")
     kind = str(case.inputs[0].dtype)
     if any(str(array.dtype) != kind for array in case.inputs):
-        raise NotImplementedError("a Keras layer has the same type for x and all weights")
+        raise NotImplementedError("a Keras layer requires the same type for x and all weights")
     layer = make(keras.layers, case, {"epsilon": case.get("epsilon", 1e-5), "dtype": kind}, axis)
     layer.build(x.shape)
     names = [name for name in WEIGHTS if hasattr(getattr(layer, name, None), "assign")]
