@@ -1,4 +1,4 @@
-"""A custom training loop: groups of parameters, a schedule, gradient clipping, an average over two half batches.
+"""A custom training loop: parameter groups, a schedule, gradient clipping, gradients averaged over two half batches.
 
 Needs: pip install scikit-learn.
 """

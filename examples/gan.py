@@ -1,10 +1,10 @@
 """A GAN: two networks play against each other, and one of them learns to draw digits.
 
-The generator makes an 8 x 8 picture of 32 random numbers. The discriminator says whether a picture is real; it learns
-to tell drawn from handwritten digits, and the generator learns to be taken for real (Goodfellow et al. 2014,
-arXiv:1406.2661; convolutions and BatchNorm as in Radford et al. 2015, arXiv:1511.06434). The loss of neither says how
-good the pictures are. So a third network, a classifier that never sees the game, looks at them: how sure is it of a
-digit, and does each digit appear? Needs: pip install scikit-learn matplotlib.
+The generator makes an 8 x 8 picture from 32 random numbers. The discriminator learns to tell drawn digits from
+handwritten ones. The generator learns to draw digits that the discriminator takes for real (Goodfellow et al. 2014,
+arXiv:1406.2661; convolutions and BatchNorm as in Radford et al. 2015, arXiv:1511.06434). Neither loss shows how good
+the pictures are. So a third network, a classifier that takes no part in this training, judges the pictures: how sure is
+it of a digit, and does each digit appear? Needs: pip install scikit-learn matplotlib.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""MAML: weights from which one step of gradient descent learns a new task, a sine curve of which ten points are shown.
+"""MAML: find weights from which one step of gradient descent learns a new task, a sine curve known at ten points.
 
 Training differentiates through that step, so it needs gradients of gradients (Finn et al. 2017, arXiv:1703.03400).
 """

@@ -1,10 +1,10 @@
-"""Custom Functions in a model: one reverses its gradient, one passes it through a step.
+"""Custom Functions in a model: one reverses a gradient, the other passes a gradient through a step function.
 
-First a classifier that must not know where a picture comes from. Half the digits are negatives. A second head tells
-negatives, and the gradient that it sends to the features is turned round (Ganin and Lempitsky 2015,
-arXiv:1409.7495): it learns to tell them while the features learn to hide it. Then an autoencoder whose code is of bits:
-rounding has no slope, so the gradient is passed through it unchanged (Bengio et al. 2013, arXiv:1308.3432).
-Needs: pip install scikit-learn.
+The first model is a classifier whose features must not show whether a picture is a negative. Half of the digits are
+negatives. A second head predicts which ones are, and Reverse turns the sign of the gradient that this head sends to the
+features (Ganin and Lempitsky 2015, arXiv:1409.7495). So the head learns to find negatives while the features learn to
+hide them. The second model is an autoencoder with a code of bits. The derivative of rounding is 0, so Bits passes the
+gradient on unchanged (Bengio et al. 2013, arXiv:1308.3432). Needs: pip install scikit-learn.
 """
 
 import numpy as np

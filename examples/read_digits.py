@@ -1,8 +1,8 @@
 """Reading: a CRNN reads strips of three to six handwritten digits, without being told where each digit lies.
 
-Convolutions turn a strip into a row of features, a bidirectional GRU looks left and right along the row, and CTC sums
-over all ways in which the row can spell the text (Shi et al. 2015, arXiv:1507.05717). A column says a digit or blank;
-reading drops repeats first and blanks then. Needs: pip install scikit-learn matplotlib.
+Convolutions turn a strip into a row of features. A bidirectional GRU reads along the row in both directions. CTC sums
+over all alignments of the row with the text (Shi et al. 2015, arXiv:1507.05717). Each column gives a digit or a blank;
+the program first drops repeats, then blanks. Needs: pip install scikit-learn matplotlib.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Segmentation: a U-Net marks, pixel by pixel, where a circle, a square or a triangle lies in a noisy picture.
 
-The way down sees more and more of the picture in fewer and fewer pixels; the way up brings the size back, and at each
-size takes over what the way down had there (Ronneberger et al. 2015, arXiv:1505.04597). Needs: pip install matplotlib.
+On the way down, the images get smaller and each of their pixels sees more of the picture. The way up restores the size;
+at each size it takes over what the way down computed there (Ronneberger et al. 2015, arXiv:1505.04597).
+Needs: pip install matplotlib.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """How sharp is the minimum? The largest eigenvalue of a loss's Hessian, by power iteration, before and after training.
 
-The Hessian of a network with 20,000 parameters has 400 million elements and is never made: its product with a vector v
-is the gradient of <gradient, v>, two walks through the graph. The iteration multiplies v until its direction no longer
-changes. The part of H v that does not lie along v says how good the answer is. Needs: pip install scikit-learn.
+The Hessian of a network with 20,000 parameters has 400 million elements, and the program never stores it. The product
+H v with a vector v is the gradient of <gradient, v>, and takes two walks through the graph. The iteration multiplies v
+by H until its direction no longer changes. The part of H v that is not along v shows how exact the result is.
+Needs: pip install scikit-learn.
 """
 
 import numpy as np

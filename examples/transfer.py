@@ -1,10 +1,10 @@
 """Transfer learning: take a network from an ONNX file, give it a new head, and teach it a new task with 100 images.
 
-A network learns to name digits anywhere in a noisy picture, and leaves as an ONNX file, as it could come from any
-framework. The file comes back up to the features in front of its last layer, and learns to tell odd digits from even
-ones, in poor light, from ten images of each. First BatchNorm is frozen and keeps the statistics of the file, as is
-usual with batches of four; then it is not, and its statistics become those of the new light. Without the file, the same
-images teach less. Needs: pip install scikit-learn onnx matplotlib.
+A network learns to name digits anywhere in a noisy picture. The program exports it as an ONNX file, which could come
+from any framework, and loads the part of the file before the last layer. With ten images of each digit, this part and a
+new head learn to tell odd digits from even ones in poor light. In the first training, BatchNorm is frozen and keeps the
+statistics of the file, as is usual with batches of four. In the second, its statistics become those of the new light.
+Without the file, the network learns less from the same images. Needs: pip install scikit-learn onnx matplotlib.
 """
 
 import argparse

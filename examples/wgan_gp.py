@@ -1,8 +1,8 @@
-"""A Wasserstein GAN with a gradient penalty: points that are drawn as those of eight clusters on a circle.
+"""A Wasserstein GAN with a gradient penalty: it learns to draw points from eight clusters on a circle.
 
-The critic's slope is kept near 1 wherever drawn points turn into real ones (Gulrajani et al. 2017, arXiv:1704.00028).
-The penalty is a function of a gradient, so training differentiates it: `create_graph=True`, through Linear, LayerNorm
-and SiLU here. A GAN without it tends to draw only a few of the clusters. Needs: pip install matplotlib.
+The penalty keeps the critic's slope near 1 between drawn and real points (Gulrajani et al. 2017, arXiv:1704.00028). It
+is a function of a gradient, so training differentiates that gradient: `create_graph=True`, here through Linear,
+LayerNorm and SiLU. A GAN without the penalty tends to draw only a few of the clusters. Needs: pip install matplotlib.
 """
 
 import argparse

@@ -9,9 +9,9 @@ The file contains its numbers as defaults of its inputs, so `minorm conform NAME
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -181,4 +181,10 @@ def main(folder: str, *names: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("folder", help="where the pages and files are written")
+    options.add_argument("name", nargs="*", help="a cause; all causes if no name is given")
+    chosen = options.parse_args()
+    if absent := [name for name in chosen.name if name not in CAUSES]:
+        options.error(f"no cause is named {', '.join(absent)}; expected names from {', '.join(CAUSES)}")
+    main(chosen.folder, *chosen.name)
