@@ -50,7 +50,7 @@ CONVOLUTION = {
     "stride": "how far the kernel moves between two outputs, an int for all axes or one int per axis",
     "padding": (
         'zeros around x: an int, one int per axis, a (low, high) pair per axis, or a word: "valid" adds no zeros, '
-        '"same" gives y the lengths of x (stride 1 only; if the sum is odd, the larger part goes to the end)'
+        '"same" gives y the lengths of x (stride 1 only; if the number of zeros is odd, the end gets one more)'
     ),
     "dilation": "the distance in x between two taps of the kernel, an int or one int per axis",
     "groups": (
@@ -61,10 +61,13 @@ CONVOLUTION = {
 
 TRANSPOSED = CONVOLUTION | {
     "stride": "the distance in y between two inputs, an int or one int per axis",
-    "padding": "how much is cut off at both ends of y: an int, one int per axis, or a (low, high) pair per axis",
+    "padding": (
+        "the number of elements cut off at both ends of y: an int, one int per axis, or a (low, high) pair per axis"
+    ),
     "output_padding": (
-        "makes y longer at its end: with this stride, a convolution maps several lengths to the length of x, and this "
-        "chooses among these lengths. It must be less than the stride or the dilation"
+        "the number of elements by which y is longer at its end. With a stride above 1, a convolution maps several "
+        "lengths to the length of x, and output_padding chooses among these lengths. It must be less than the stride "
+        "or the dilation"
     ),
     "dilation": "the distance in y between two taps of the kernel, an int or one int per axis",
 }
@@ -138,10 +141,10 @@ TABLE = {
 }
 
 WINDOWS = {
-    "kernel_size": "height and width of a window, one int for both or two ints",
-    "dilation": "the distance between two taps of a window, one int or two",
-    "padding": "rows and columns of zeros at both ends, one int or two",
-    "stride": "the distance from one window to the next, one int or two",
+    "kernel_size": "the height and width of a window, one int for both or two ints",
+    "dilation": "the distance between two taps of a window, one int for both axes or two ints",
+    "padding": "the rows and columns of zeros that are added at both ends, one int for both or two ints",
+    "stride": "the distance from one window to the next, one int for both axes or two ints",
 }
 
 RESIZING = {
@@ -153,8 +156,8 @@ RESIZING = {
         '"bilinear", "trilinear" (from two elements per axis), "bicubic" (from four), "area" (means of equal parts)'
     ),
     "align_corners": (
-        "True aligns the centres of the outermost elements of input and y; False and None align their outer edges. Not "
-        "for nearest and area"
+        "True aligns the centres of the outermost elements of input and y; False and None align their outer edges. The "
+        'modes "nearest", "nearest-exact" and "area" accept only None'
     ),
     "recompute_scale_factor": "True recomputes the scale from the rounded lengths; False uses scale_factor itself",
     "antialias": 'True widens the kernel where an axis shrinks, for "bilinear" and "bicubic"',

@@ -59,7 +59,7 @@ def grid_sample(
 
 @documented(
     {},
-    theta="(N, 2, 3), floats, a map of the plane for each image; or (N, 3, 4), of space",
+    theta="(N, 2, 3), floats, a map of the plane for each image; or (N, 3, 4), a map of space for each volume",
     size="(N, C, H, W), the shape of the result of grid_sample; or (N, C, D, H, W)",
     align_corners="-1 and 1 are the centres (True) or the outer edges (False) of the first and the last element",
 )

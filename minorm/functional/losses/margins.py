@@ -27,7 +27,7 @@ from minorm.tensor.tensor import Tensor
     LOSS,
     input1="scores, floats of any shape",
     input2="the scores to compare them with, of input1's shape",
-    target="1 where input1 should be larger, -1 where input2 should",
+    target="1 where input1 should be larger, -1 where input2 should be larger",
 )
 @trace.operation
 def margin_ranking_loss(

@@ -40,7 +40,7 @@ ARGUMENTS = {
         "ranks, and a rank's batch may be empty. None uses this rank alone. An export ignores the group"
     ),
     "variance": (
-        'the formula for the moments of x: "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), which show the error of '
+        'the formula for the moments of x: "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), to see the error of '
         "a runtime with this formula; None is minorm's formula, which loses no digits. For an exported file, the "
         "runtime chooses the formula"
     ),

@@ -13,7 +13,7 @@ from minorm.devices import dtypes, generators
 from minorm.graph import trace
 from minorm.kernels import draws, select
 from minorm.support.argument_texts import DRAWN, OTHER
-from minorm.support.documented import documented_methods
+from minorm.support.documented import documented_methods, introduced
 from minorm.tensor import history
 from minorm.tensor.in_place import InPlace
 from minorm.tensor.methods.matrices import Matrices
@@ -53,7 +53,8 @@ def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate
         return self
 
     run.__name__, run.__qualname__ = name, f"Tensor.{name}"
-    run.__doc__ = f"x.{name[:-1]}(...) in place: {method.__doc__}"
+    about = introduced(f"x.{name[:-1]}(...) in place: ", method.__doc__)
+    run.__doc__ = about.replace("broadcasts with x", "broadcasts to x's shape")
     return run  # type: ignore[return-value]
 
 
@@ -75,14 +76,14 @@ ARGUMENTS = (
     | DRAWN
     | {
         "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" rounds towards 0',
-        "min": "the lower bound: a number, or a Tensor that broadcasts; None means no bound",
-        "max": "the upper bound: a number, or a Tensor that broadcasts; None means no bound",
+        "min": "the lower bound: a number, or a Tensor that broadcasts to x's shape; None means no bound",
+        "max": "the upper bound: a number, or a Tensor that broadcasts to x's shape; None means no bound",
         "mean": "the mean of the draws",
         "std": "the standard deviation of the draws",
         "from_": "the lowest number that can be drawn",
         "to": "the bound that all numbers stay below",
         "random_.to": "the bound that all numbers stay below; None makes from_ the bound, and 0 the lowest number",
-        "p": "the probability of 1: a number, or a Tensor that broadcasts",
+        "p": "the probability of 1: a number, or a Tensor that broadcasts to x's shape",
     }
 )
 

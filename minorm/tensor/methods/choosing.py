@@ -41,7 +41,7 @@ ARGUMENTS = {
     "output_size": "accepted but ignored, because the length is always computed",
     "mask": "a bool Tensor that broadcasts with x",
     "as_tuple": "True returns a vector of indices for each axis, False a matrix with a row for each element",
-    "count_nonzero.dim": "an axis or several; None is all",
+    "count_nonzero.dim": "an axis or several; None means all axes",
     "indices_or_sections": "the number of pieces, or a list or Tensor with the indices where pieces end",
     "indices": "the indices where pieces end, as a keyword",
     "sections": "the number of pieces, as a keyword",

@@ -26,12 +26,12 @@ class Ordered(NamedTuple, Generic[TensorT]):
 
 ARGUMENTS = AXES | {
     "dim": AXIS,
-    "median.dim": "an axis; None is all elements",
-    "quantile.dim": "an axis; None is all elements",
+    "median.dim": "an axis; None means all elements",
+    "quantile.dim": "an axis; None means all elements",
     "unique.dim": "the axis whose slices are compared; None compares elements",
     "descending": "True sorts from the largest element to the smallest",
     "stable": "accepted but ignored: equal elements always keep their order",
-    "k": "how many",
+    "k": "the number of elements to return along `dim`",
     "largest": "True returns the largest elements, False the smallest",
     "topk.sorted": "accepted but ignored: the result is always in order",
     "unique.sorted": "accepted but ignored: the result is always in order",
