@@ -41,7 +41,7 @@ ALONG = {
 DROPOUT = {
     "x": "floats of any shape",
     "p": "the probability of a zero, 0 to 1",
-    "training": "True drops elements at random, False returns x itself",
+    "training": "True drops elements at random, False returns the input itself",
     "inplace": "accepted but ignored: the result is a new Tensor",
 }
 
@@ -81,11 +81,11 @@ POOLING = {
         "elements added at both ends: an int, one int per axis, or a (low, high) pair per axis; at most half the kernel"
     ),
     "dilation": "the distance between two taps of the window, an int or one int per axis",
-    "ceil_mode": "True keeps a last window that starts inside x and ends outside; False drops this window",
+    "ceil_mode": "True keeps a last window that starts inside the input and ends outside; False drops this window",
     "return_indices": "True also returns the positions of the maxima in the flattened spatial axes, as int64",
     "count_include_pad": "True counts the padding among the elements of a mean, False does not",
     "divisor_override": "the number to divide each sum by; None is the number of elements",
-    "output_size": "the lengths of y, an int for all axes or one int per axis; a None in a tuple keeps x's length",
+    "output_size": "the lengths of y, an int for all axes or one int per axis; a None in a tuple keeps the old length",
     "norm_type": "the p of the norm",
 }
 

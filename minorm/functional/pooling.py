@@ -135,14 +135,14 @@ avg_pool1d, avg_pool2d, avg_pool3d = _avg
 
 
 def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
-    """Raises ValueError if an axis of x has length 0, and TypeError if x holds integers.
+    """Raises ValueError if an axis of the input has length 0, and TypeError if the input holds integers.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
         >>> F.{name}(x, output_size=2).reshape(-1)[:2]
         tensor([1., 4.])
 
-    Its ONNX operator is GlobalAveragePool for output_size=1, and AveragePool if output_size divides the lengths of x.
+    Its ONNX operator is GlobalAveragePool for output_size=1, and AveragePool if output_size divides the old lengths.
     """
     check_rank(name, "x", x, rank)
     _check_float(name, x)

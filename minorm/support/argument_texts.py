@@ -7,6 +7,8 @@ OTHER = {
     "alpha": "the factor of other",
 }
 
+OTHER_IN_PLACE = OTHER | {"other": "a number, or a Tensor that broadcasts to x's shape"}
+
 AXES = {
     "dim": "an axis or several; negative numbers count from the end, and None means all axes",
     "keepdim": "True keeps the reduced axes with length 1, False drops them",

@@ -369,7 +369,7 @@ class Tensor(Methods["Tensor"]):
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
+        """Add dx/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
         If `inputs` is given, only these Tensors get a gradient; they need not be leaves. Raises RuntimeError if nothing
         requires grad, or if `gradient` is missing and x has more than one element.

@@ -12,7 +12,7 @@ from minorm import devices
 from minorm.devices import dtypes, generators
 from minorm.graph import trace
 from minorm.kernels import draws, select
-from minorm.support.argument_texts import DRAWN, OTHER
+from minorm.support.argument_texts import DRAWN, OTHER_IN_PLACE
 from minorm.support.documented import documented_methods, introduced
 from minorm.tensor import history
 from minorm.tensor.in_place import InPlace
@@ -53,8 +53,11 @@ def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate
         return self
 
     run.__name__, run.__qualname__ = name, f"Tensor.{name}"
-    about = introduced(f"x.{name[:-1]}(...) in place: ", method.__doc__)
-    run.__doc__ = about.replace("broadcasts with x", "broadcasts to x's shape")
+    about = introduced(f"x.{name[:-1]}(...) in place: ", method.__doc__).replace(
+        "broadcasts with x", "broadcasts to x's shape"
+    )
+    head, example, rest = about.partition("Example:")
+    run.__doc__ = head + example + rest.replace(f".{method.__name__}(", f".{name}(")
     return run  # type: ignore[return-value]
 
 
@@ -72,7 +75,7 @@ def _check(operation: str, x: Any, result: Any) -> None:
 
 
 ARGUMENTS = (
-    OTHER
+    OTHER_IN_PLACE
     | DRAWN
     | {
         "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" rounds towards 0',
