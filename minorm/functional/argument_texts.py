@@ -112,8 +112,8 @@ CLASSES = LOSS | {
 
 TRIPLET = LOSS | {
     "anchor": "vectors (..., M), floats",
-    "positive": "vectors like the anchors, of the same shape",
-    "negative": "vectors unlike the anchors, of the same shape",
+    "positive": "vectors that should be similar to the anchors, of the same shape",
+    "negative": "vectors that should be different from the anchors, of the same shape",
     "margin": "the distance by which negative must be farther away than positive for a loss of 0; above 0",
     "swap": "True replaces d(anchor, negative) by d(positive, negative) where d(positive, negative) is smaller",
 }

@@ -21,7 +21,7 @@ PADDINGS = ("zeros", "border", "reflection")
     {},
     input="(N, C, H, W), floats; or (N, C, D, H, W)",
     grid="(N, h, w, 2), positions (across, down) for each element of y; or (N, d, h, w, 3), (across, down, deep)",
-    mode='how to read between elements: "bilinear", "nearest" (ties go to the even one) or "bicubic"',
+    mode='how to read between elements: "bilinear", "nearest" (ties go to the even index) or "bicubic"',
     padding_mode='values outside: 0 ("zeros"), the nearest element ("border"), or input mirrored ("reflection")',
     align_corners="-1 and 1 are the centres (True) or the outer edges (False) of the first and the last element",
 )

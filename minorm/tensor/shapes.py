@@ -194,7 +194,7 @@ class Shapes(Generic[TensorT]):
         return layout.Repeat.apply(self, counts=wanted)
 
     def flip(self, *axes: Any, dims: Any = None) -> TensorT:
-        """Reverse the elements along these axes: y[i] = x[n - 1 - i].
+        """Reverse the elements along `axes`: y[i] = x[n - 1 - i].
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).flip(0)

@@ -26,7 +26,7 @@ from minorm.tensor.tensor import Tensor
 @documented(
     LOSS,
     input1="scores, floats of any shape",
-    input2="the scores to compare them with, of input1's shape",
+    input2="the scores to compare with input1, of input1's shape",
     target="1 where input1 should be larger, -1 where input2 should be larger",
 )
 @trace.operation
@@ -49,8 +49,8 @@ def margin_ranking_loss(
 @documented(
     LOSS,
     input="distances of pairs, floats of any shape",
-    target="1 for like pairs, -1 for unlike ones",
-    margin="how far apart unlike pairs must be to cost nothing",
+    target="1 for pairs that should be similar, -1 for pairs that should be different",
+    margin="the distance from which on a pair with target -1 costs nothing",
 )
 @trace.operation
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
@@ -70,9 +70,9 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 @documented(
     LOSS,
     input1="vectors (N, M) or (M), floats",
-    input2="the vectors to compare them with, of input1's shape",
-    target="(N) or one number: 1 for like vectors, -1 for unlike ones",
-    margin="the cosine up to which unlike vectors cost nothing, -1 to 1",
+    input2="the vectors to compare with input1, of input1's shape",
+    target="(N) or one number: 1 for vectors that should be similar, -1 for vectors that should be different",
+    margin="the cosine up to which vectors with target -1 cost nothing, -1 to 1",
 )
 @trace.operation
 def cosine_embedding_loss(

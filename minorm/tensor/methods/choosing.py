@@ -102,7 +102,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     moveaxis = movedim
 
     def unflatten(self, dim: int, sizes: Any) -> TensorT:
-        """Split axis `dim` into several axes of these sizes. One size may be -1.
+        """Split axis `dim` into several axes with the lengths `sizes`. One size may be -1.
 
         Raises ValueError if the product of the sizes is not the length of the axis.
 
@@ -154,7 +154,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.flip(0)
 
     def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into views of these sizes.
+        """Split x along `dim` into views with the lengths `split_sizes`.
 
         Raises ValueError if the sizes do not add up to the length of the axis.
 

@@ -41,7 +41,7 @@ ARGUMENTS = AXES | {
     "return_counts": "True also returns how often each distinct element occurs",
     "bins": "the number of parts",
     "min": "the beginning of the first part",
-    "max": "the end of the last part; if it equals min, both are replaced by the extremes of x",
+    "max": "the end of the last part; if max equals min, the smallest and the largest element of x replace min and max",
     "weights": "the weight of each element: a vector as long as x; None means weights of 1",
     "minlength": "the minimum length of the result",
 }
