@@ -49,8 +49,8 @@ CONVOLUTION = {
     "bias": "(O), a number that is added to each output channel; None adds nothing",
     "stride": "how far the kernel moves between two outputs, an int for all axes or one int per axis",
     "padding": (
-        'zeros around x: an int, one int per axis, a (low, high) pair per axis, or a word: "valid" adds no zeros, '
-        '"same" gives y the lengths of x (stride 1 only; if the number of zeros is odd, the end gets one more)'
+        'zeros around x: an int, one int per axis, or a (low, high) pair per axis. The word "valid" adds no zeros; '
+        '"same" gives y the lengths of x, for stride 1 only. If the number of zeros is then odd, the end gets one more'
     ),
     "dilation": "the distance in x between two taps of the kernel, an int or one int per axis",
     "groups": (

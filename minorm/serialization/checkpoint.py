@@ -265,7 +265,7 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
 
 
 def _tree(text: str, arrays: dict[str, Array]) -> dict[Any, Any]:
-    """Return the parts that `_write_tree` wrote, by name; no array of `arrays` may be used twice."""
+    """Return a dict from name to part of the parts that `_write_tree` wrote; an array may not be used twice."""
     try:
         packed = json.loads(text)
     except RecursionError:

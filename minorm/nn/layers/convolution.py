@@ -32,8 +32,9 @@ LAYER = {
     "out_channels": "the number of channels of y, each with its own weights",
     "kernel_size": "the lengths of the window over x, an int for all axes or one int per axis",
     "padding": (
-        'the number of elements added to x on both sides, an int for all axes or one int per axis; or a word: "valid" '
-        'adds none, "same" gives y the lengths of x (stride 1 only; if their number is odd, the end gets one more)'
+        "the number of elements added to x on both sides, an int for all axes or one int per axis. The word "
+        '"valid" adds none; "same" gives y the lengths of x, for stride 1 only. If the number of added elements is '
+        "then odd, the end gets one more"
     ),
     "groups": (
         "the number of groups into which the channels are split; it must divide in_channels and out_channels. "
