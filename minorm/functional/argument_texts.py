@@ -108,6 +108,7 @@ CLASSES = LOSS | {
     "input": "(N, C, d1, ...) or (C), where C is the number of classes",
     "weight": "(C), a factor for each class, which gets no gradient; None is 1",
     "ignore_index": "labels of this value have loss 0 and are left out of the mean",
+    "reduction": '"mean" and "sum" give one number, over all targets; "none" gives the loss of each target',
 }
 
 TRIPLET = LOSS | {
@@ -115,6 +116,7 @@ TRIPLET = LOSS | {
     "positive": "vectors that should be similar to the anchors, of the same shape",
     "negative": "vectors that should be different from the anchors, of the same shape",
     "margin": "the distance by which negative must be farther away than positive for a loss of 0; above 0",
+    "reduction": '"mean" and "sum" give one number, over all triplets; "none" gives the loss of each triplet',
     "swap": "True replaces d(anchor, negative) by d(positive, negative) where d(positive, negative) is smaller",
 }
 

@@ -11,7 +11,7 @@ AnyClass = TypeVar("AnyClass", bound=type)
 
 OPTIMIZER = {
     "params": 'Tensors, as model.parameters() gives them; or dicts {"params": Tensors, "lr": ...}, one for each group',
-    "lr": "the learning rate: how large a step is, at least 0",
+    "lr": "the learning rate, by which each step is multiplied; at least 0",
     "betas": "(beta1, beta2), the shares of the old averages m and v that are kept, each from 0 to below 1",
     "eps": "added to the root, so that nothing is divided by 0",
     "weight_decay": "how much of p is added to the gradient g: it pulls p towards 0",
