@@ -209,7 +209,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
 @documented(
     {},
     x="any shape",
-    pad="(before, after) for the last axis, then for the one before it, and so on; a negative number cuts away",
+    pad="(before, after) for the last axis, then for the axis before it, and so on; negative numbers cut elements off",
     value="the value of the new elements",
 )
 @checked
