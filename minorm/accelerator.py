@@ -1,4 +1,4 @@
-"""PyTorch's newer names for functions that look for a GPU: `accelerator.is_available()` and `current_accelerator()`."""
+"""PyTorch's newer names of functions that look for a GPU: `accelerator.is_available()`, `current_accelerator()` ..."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from minorm.tensor.tensor import Tensor
 @documented(
     {},
     f="a function of Tensors that returns a Tensor",
-    inputs="the Tensors that it is called with, float64",
+    inputs="the arguments of f, float64",
     which="the number of the input whose gradient is computed",
     weights="an array of weights for the elements of f's result",
     h="the distance by which an element is moved up and down",

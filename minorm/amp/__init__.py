@@ -1,4 +1,4 @@
-"""Automatic mixed precision, as in PyTorch: matrix products use 16 bits, operations that may overflow use float32.
+"""Automatic mixed precision, as in PyTorch: matrix products use 16 bits, and operations that may overflow use float32.
 
     with mn.autocast("cpu", mn.bfloat16):       or "cuda"
         loss = loss_function(model(images), labels)

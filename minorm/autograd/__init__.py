@@ -1,4 +1,7 @@
-"""The names of PyTorch's `autograd`; minorm/graph defines them. Jacobians and Hessians are in `functional`."""
+"""Gradients, as in PyTorch's `autograd`. Jacobians and Hessians are in `functional`.
+
+The package minorm/graph has the code of everything but `functional`.
+"""
 
 from minorm.autograd import function, functional
 from minorm.graph.context import once_differentiable

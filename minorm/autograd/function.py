@@ -1,4 +1,4 @@
-"""The names of PyTorch's `autograd.function`; minorm/graph/context.py and custom_function.py define them."""
+"""Custom operations, as in PyTorch's `autograd.function`; minorm/graph/custom_function.py and context.py have them."""
 
 from minorm.graph.context import Context, once_differentiable
 from minorm.graph.custom_function import Function

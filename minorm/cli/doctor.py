@@ -160,7 +160,7 @@ def _open_model_and_images(args: argparse.Namespace) -> _Patient:
                              "expected --data")  # fmt: skip
         return _Patient(source.path, source.model, None, batch_size, source)
     if source.qat is not None and args.fix:
-        raise UsageError(f"--fix: {source.path} is a model in training for int8; expected a float model")
+        raise UsageError(f"--fix: {source.path} was trained for int8 (train --qat); expected a float model")
     model = source.model if source.qat is None else source.qat.model
     return _Patient(source.path, model, sources.training_loader(source, args), batch_size, source)
 

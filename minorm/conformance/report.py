@@ -100,7 +100,7 @@ def _asked(
 
 
 def versions(runtimes: Iterable[Runtime] = ()) -> dict[str, str | None]:
-    """Return the versions of minorm, the platform, and the runtimes' packages, by their names on PyPI."""
+    """Return a dict of versions: of minorm, Python and the runtimes' packages, whose keys are their names on PyPI."""
     found = {name: _version(name) for name in ("onnxruntime", "onnx", "torch", "numpy")}
     distributions = metadata.packages_distributions()
     for runtime in runtimes:

@@ -19,7 +19,7 @@ from minorm.support.documented import documented
 
 __getattr__ = elsewhere.absent(__name__)
 
-DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the current one'}
+DEVICE = {"device": 'the GPU: a number, or a name such as "cuda:1"; None is the current GPU'}
 
 
 def is_available() -> bool:

@@ -239,8 +239,8 @@ def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list
     "tuples. In later calls the arguments must have the same shape, type and requires_grad",
     num_warmup_iters="how many eager calls come before the capture; they do not change running statistics or the "
     "random generator",
-    allow_unused_input="what happens if the outputs do not depend on an argument or a parameter: with True it gets no "
-    "gradient, with False a RuntimeError is raised",
+    allow_unused_input="what happens if the outputs do not depend on an argument or a parameter: True gives this "
+    "argument or parameter no gradient, False raises a RuntimeError",
 )
 @checked
 def make_graphed_callables(
@@ -249,9 +249,10 @@ def make_graphed_callables(
     """Capture forward and backward of callables as CUDA graphs, for a step that cannot be captured as a whole.
 
     A Module is returned with a new `forward`. This `forward` runs eagerly if the Module's mode (training or evaluation)
-    has changed since the capture. In a copy of the Module it always runs eagerly. Each call overwrites the results of
-    the call before it, so run the backward pass of a call before the next call. If there are several callables, their
-    backward passes must run in the opposite order of their calls. `make_graphed_step` captures whole steps.
+    has changed since the capture. In a copy of the Module, `forward` always runs eagerly. Each call overwrites the
+    results of the call before it, so run the backward pass of a call before the next call. If there are several
+    callables, their backward passes must run in the opposite order of their calls. `make_graphed_step` captures whole
+    steps.
 
     Raises RuntimeError if there are hooks, buffers that require grad, or work that cannot be captured.
 

@@ -26,7 +26,12 @@ from minorm.devices import capture
 from minorm.support.documented import documented
 
 _CAPTURING = re.compile("stream is capturing|stream ?capture", re.IGNORECASE)  # in the words of CuPy and of CUDA
-POOL = {"pool": "`graph.pool()` of a graph whose memory is used as well, where both never replay at once; or None"}
+POOL = {
+    "pool": (
+        "the pool of another graph, `graph.pool()`, so that the two graphs use the same memory; they must then never "
+        "replay at the same time. None makes a new pool"
+    )
+}
 
 
 @documented({})

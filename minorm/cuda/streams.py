@@ -34,7 +34,7 @@ def _on(operation: str, device: Any) -> AbstractContextManager[Any]:
 
 @documented(
     {},
-    device='the GPU, as "cuda:1"; None is the current one',
+    device='the GPU: a number, or a name such as "cuda:1"; None is the current GPU',
     priority="the priority of the stream's work; numbers below 0 are preferred to the usual 0",
 )
 class Stream:
@@ -88,7 +88,7 @@ class Stream:
         """Make all later work of this stream wait for all earlier work of `stream`."""
         self.wait_event(stream.record_event())
 
-    @documented({}, event="an Event; None is a new one")
+    @documented({}, event="the Event to record; None makes a new Event")
     def record_event(self, event: Event | None = None) -> Event:
         """Return an event that happens when all earlier work of this stream is done."""
         found = Event() if event is None else event
@@ -216,14 +216,14 @@ class stream:  # noqa: N801  PyTorch's name
             self.stream.__exit__(*error)
 
 
-@documented({}, device='the GPU, as "cuda:1"; None is the current one')
+@documented({}, device='the GPU: a number, or a name such as "cuda:1"; None is the current GPU')
 def current_stream(device: Any = None) -> Stream:
     """Return the stream that gets the work that starts now."""
     with _on("current_stream", device) as library:
         return Stream._of(library.cuda.get_current_stream())
 
 
-@documented({}, device='the GPU, as "cuda:1"; None is the current one')
+@documented({}, device='the GPU: a number, or a name such as "cuda:1"; None is the current GPU')
 def default_stream(device: Any = None) -> Stream:
     """Return the stream that gets all work if no other stream is chosen."""
     with _on("default_stream", device) as library:

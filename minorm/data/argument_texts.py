@@ -14,7 +14,7 @@ PICTURES = {
     "image_size": "height and width: the shorter side is scaled to this length, and the centre is cut out",
     "channels": "3 for RGB, 1 for grey",
     "skip_broken": "True leaves out files that are no pictures, and lists them in `broken`; False raises BrokenImage",
-    "max_bytes": "the most memory of a decoded picture, at 4 bytes a value; None allows 512 MiB",
+    "max_bytes": "the bytes that a decoded picture may take, at 4 bytes per value; None allows 512 MiB",
 }
 
 TRANSFORM = {

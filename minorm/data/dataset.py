@@ -69,7 +69,7 @@ class IterableDataset(Dataset[SampleT_co]):
     {},
     arrays="arrays or Tensors with the same first axis, such as images N x C x H x W and labels N",
     scale="the number by which batches of the first array are divided, as float32; None does not divide. With "
-    "scale=255, images stay bytes in memory, which takes a quarter of float32, and batches lie between 0 and 1",
+    "scale=255, images stay bytes in memory, a quarter of the memory of float32, and batches lie between 0 and 1",
 )
 class ArrayDataset(Dataset[tuple[Any, ...]]):
     """dataset[i] = (arrays[0][i], arrays[1][i], ...): sample i of arrays of the same length.

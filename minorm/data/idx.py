@@ -32,13 +32,13 @@ from minorm.support.safe_names import quoted
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_RATIO = 1032  # no deflate stream grows by a larger factor
 PIECE = 1 << 20
-EACH_FILE = "the most memory that the array of each file may take; None allows 1 GiB"
+EACH_FILE = "the bytes that the array of each file may take; None allows 1 GiB"
 
 
 @documented(
     {},
     path="the file, with or without gzip",
-    max_bytes="the most memory that the array may take; a file whose header asks for more is a ValueError. The "
+    max_bytes="the bytes that the array may take; a file whose header asks for more is a ValueError. The "
     "default is 1 GiB",
 )
 def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:

@@ -47,7 +47,7 @@ CHANGEABLE = frozenset(
     "instead of batches",
     shuffle="True draws a new order for each epoch; None and False keep the dataset's order",
     sampler="an iterable of positions that decides the order of an epoch itself",
-    batch_sampler="an iterable of lists of positions, each a batch",
+    batch_sampler="an iterable of lists of positions; each list makes a batch",
     num_workers="the number of threads that read batches ahead, at most 1024. It does not change the batches, because "
     "each batch has its own random numbers. With more than one, several threads read from the dataset at the same "
     "time",
@@ -178,7 +178,7 @@ class DataLoader(Checked):
 
     @property
     def sampler(self) -> Any:
-        """The given sampler. If none was given, the positions of this epoch's samples in their order."""
+        """The given sampler or, if no sampler was given, the positions of this epoch's samples in their order."""
         own = self.order.given is None and not self.order.streams
         return self.order.positions(self.seed, self.epoch) if own else self.order.given
 

@@ -32,7 +32,8 @@ LARGEST = float(np.finfo(np.float32).max)
 @documented(
     {},
     path="the .npz file, with x_train, y_train, x_test and y_test",
-    max_bytes="the most memory of the four arrays; None allows 2 GiB, or the file's length if that is more",
+    max_bytes="the bytes that all four arrays may take together; None allows 2 GiB, or the file's length if that is "
+    "more",
 )
 def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """Read (train, test) from a file of your own arrays. A sample is an image, float32 C x H x W, and a label, int64.

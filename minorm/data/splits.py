@@ -122,8 +122,9 @@ def load_folder(
 ) -> tuple[Subset, Subset]:
     """Read (train, val) from a folder of pictures: its folders train/ and val/, or a random split drawn with `seed`.
 
-    The validation images are in the folder val/, valid/ or validation/. If there is no such folder, they are a fifth of
-    each class of train/, or of the whole folder if there is no train/. A folder test/ beside them is not read.
+    The validation images are in the folder val/, valid/ or validation/. If there is no such folder, the validation
+    images are a fifth of each class of train/, or of the whole folder if there is no train/. A folder test/ is not
+    read.
 
     Both results are Subsets, whose `.dataset` is an ImageFolder. Raises ValueError if there are fewer than two classes,
     if val/ has a class that train/ lacks, if a split has two folders, or if there are splits without train/.

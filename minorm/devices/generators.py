@@ -84,7 +84,7 @@ def manual_seed(seed: int) -> Generator:
     return own
 
 
-@documented({}, device="accepted, without effect: one generator draws for all devices")
+@documented({}, device="accepted, without effect, because one generator draws for all devices")
 class Generator:
     """A separate random generator, for the arguments called `generator`.
 
@@ -149,7 +149,7 @@ class Generator:
         with bits.lock:  # not in the middle of another thread's draw
             return _plain(bits.state) | ({} if self._where is None else {"blocks": self.blocks})
 
-    @documented({}, state="as of `get_state`")
+    @documented({}, state="a state that `get_state` returned")
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from a state of `get_state`.
 

@@ -44,9 +44,9 @@ FROM_LOADER: Any = _FromLoader()
     {},
     model="a Module, a loaded ONNX graph, or a torch.nn.Module; any device and mode",
     loader="batches x or (x, labels) that can be read more than once, or one batch, of the data that the model was "
-    "trained on, because running statistics describe these data. Up to 512 images are drawn. With integer labels, "
-    "harm can be told from mere change. None runs an ONNX graph on noise, and findings that depend on the data are "
-    "left out",
+    "trained on, because running statistics describe these data. Up to 512 images are drawn. With integer labels, the "
+    "loss and the accuracy show whether evaluation mode is worse; without labels, only whether results change. None "
+    "runs an ONNX graph on noise, and findings that depend on the data are left out",
     batch_size="the batch size of training; the default is the median of the loader's batches. None means that it is "
     "unknown; then there are no findings about small batches",
 )
@@ -56,8 +56,8 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
 
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
-    This offset says how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input; these are
-    measured while all layers use batch statistics. The model is restored afterwards. The possible findings are
+    This offset says how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input. The moments
+    are measured while all layers use batch statistics. The model is restored afterwards. The possible findings are
     stale_statistics, untouched_statistics, momentum_convention, frozen_norm_drifts, saved_in_training,
     variance_convention, skipped_batches, train_eval_gap, small_batch, batch_of_one, large_mean, eps_swallows_variance,
     eps_underflows, vanished_scale, dead_channel, saturated_channel, undone_norm, folded_norm; docs/doctor.md has a

@@ -61,8 +61,8 @@ class Finding:
     layers="a dict of numbers for each normalization",
     images="the number of images on which the model ran; 0 if it ran on noise",
     batch_size="the batch size of training; None if it is unknown",
-    gap="how far training and evaluation mode are apart; None if they are the same",
-    measured="all that was measured",
+    gap="how far evaluation is from normalizing with batch statistics; None without running statistics, or on noise",
+    measured="all measurements",
 )
 @dataclass(frozen=True)
 class Diagnosis:

@@ -77,7 +77,7 @@ class Judged:
 def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
     """Return the findings, ordered by severity and layer, and the Gap between the modes.
 
-    The gap is None if it cannot be measured.
+    The gap is None if the model uses no running statistics, or if it ran on noise.
     """
     in_use = any(norm.running and norm.folded is None for norm in measured.norms)
     gap = gap_of(measured) if in_use and not measured.random else None

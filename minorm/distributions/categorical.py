@@ -80,13 +80,13 @@ class Categorical(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        """NaN, as classes are not numbers."""
+        """NaN, because classes are not numbers."""
         like = self._of_type()
         return full(self._batch_shape, math.nan, dtype=like.dtype, device=like.device)
 
     @property
     def variance(self) -> Tensor:
-        """NaN, as classes are not numbers."""
+        """NaN, because classes are not numbers."""
         return self.mean
 
     @property

@@ -25,9 +25,9 @@ VALIDATE = {
     "validate_args": "True checks arguments and samples, False does not; None is True unless Python runs with -O"
 }
 METHODS = {
-    "sample_shape": "how often is drawn: a shape that comes before the batch's",
+    "sample_shape": "the number of draws, as a shape; the result has this shape, followed by the shape of the batch",
     "value": "a sample, or samples: a Tensor whose shape broadcasts with the batch's",
-    "batch_shape": "the shape of the batch to be",
+    "batch_shape": "the new shape of the batch",
     "expand": "True repeats the values for each distribution of the batch",
 }
 

@@ -15,7 +15,9 @@ from minorm.tensor.tensor import Tensor
 _HALF_LOG = 0.5 * math.log(2 * math.pi)
 
 
-@documented(VALIDATE, loc="the mean, a Tensor or a number", scale="the standard deviation, above 0; the two broadcast")
+@documented(
+    VALIDATE, loc="the mean, a Tensor or a number", scale="the standard deviation, above 0; loc and scale broadcast"
+)
 @documented_methods(METHODS)
 class Normal(Distribution):
     """density(x) = exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)).

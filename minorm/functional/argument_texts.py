@@ -41,7 +41,7 @@ ALONG = {
 DROPOUT = {
     "x": "floats of any shape",
     "p": "the probability of a zero, 0 to 1",
-    "training": "True drops elements at random, False returns x itself",
+    "training": "True drops elements at random, False returns the input itself",
     "inplace": "accepted but ignored: the result is a new Tensor",
 }
 
@@ -49,8 +49,8 @@ CONVOLUTION = {
     "bias": "(O), a number that is added to each output channel; None adds nothing",
     "stride": "how far the kernel moves between two outputs, an int for all axes or one int per axis",
     "padding": (
-        'zeros around x: an int, one int per axis, a (low, high) pair per axis, or a word: "valid" adds no zeros, '
-        '"same" gives y the lengths of x (stride 1 only; if the sum is odd, the larger part goes to the end)'
+        'zeros around x: an int, one int per axis, or a (low, high) pair per axis. The word "valid" adds no zeros; '
+        '"same" gives y the lengths of x, for stride 1 only. If the number of zeros is then odd, the end gets one more'
     ),
     "dilation": "the distance in x between two taps of the kernel, an int or one int per axis",
     "groups": (
@@ -61,10 +61,13 @@ CONVOLUTION = {
 
 TRANSPOSED = CONVOLUTION | {
     "stride": "the distance in y between two inputs, an int or one int per axis",
-    "padding": "how much is cut off at both ends of y: an int, one int per axis, or a (low, high) pair per axis",
+    "padding": (
+        "the number of elements cut off at both ends of y: an int, one int per axis, or a (low, high) pair per axis"
+    ),
     "output_padding": (
-        "makes y longer at its end: with this stride, a convolution maps several lengths to the length of x, and this "
-        "chooses among these lengths. It must be less than the stride or the dilation"
+        "the number of elements by which y is longer at its end. With a stride above 1, a convolution maps several "
+        "lengths to the length of x, and output_padding chooses among these lengths. It must be less than the stride "
+        "or the dilation"
     ),
     "dilation": "the distance in y between two taps of the kernel, an int or one int per axis",
 }
@@ -78,11 +81,11 @@ POOLING = {
         "elements added at both ends: an int, one int per axis, or a (low, high) pair per axis; at most half the kernel"
     ),
     "dilation": "the distance between two taps of the window, an int or one int per axis",
-    "ceil_mode": "True keeps a last window that starts inside x and ends outside; False drops this window",
+    "ceil_mode": "True keeps a last window that starts inside the input and ends outside; False drops this window",
     "return_indices": "True also returns the positions of the maxima in the flattened spatial axes, as int64",
     "count_include_pad": "True counts the padding among the elements of a mean, False does not",
     "divisor_override": "the number to divide each sum by; None is the number of elements",
-    "output_size": "the lengths of y, an int for all axes or one int per axis; a None in a tuple keeps x's length",
+    "output_size": "the lengths of y, an int for all axes or one int per axis; a None in a tuple keeps the old length",
     "norm_type": "the p of the norm",
 }
 
@@ -105,13 +108,15 @@ CLASSES = LOSS | {
     "input": "(N, C, d1, ...) or (C), where C is the number of classes",
     "weight": "(C), a factor for each class, which gets no gradient; None is 1",
     "ignore_index": "labels of this value have loss 0 and are left out of the mean",
+    "reduction": '"mean" and "sum" give one number, over all targets; "none" gives the loss of each target',
 }
 
 TRIPLET = LOSS | {
     "anchor": "vectors (..., M), floats",
-    "positive": "vectors like the anchors, of the same shape",
-    "negative": "vectors unlike the anchors, of the same shape",
+    "positive": "vectors that should be similar to the anchors, of the same shape",
+    "negative": "vectors that should be different from the anchors, of the same shape",
     "margin": "the distance by which negative must be farther away than positive for a loss of 0; above 0",
+    "reduction": '"mean" and "sum" give one number, over all triplets; "none" gives the loss of each triplet',
     "swap": "True replaces d(anchor, negative) by d(positive, negative) where d(positive, negative) is smaller",
 }
 
@@ -138,10 +143,10 @@ TABLE = {
 }
 
 WINDOWS = {
-    "kernel_size": "height and width of a window, one int for both or two ints",
-    "dilation": "the distance between two taps of a window, one int or two",
-    "padding": "rows and columns of zeros at both ends, one int or two",
-    "stride": "the distance from one window to the next, one int or two",
+    "kernel_size": "the height and width of a window, one int for both or two ints",
+    "dilation": "the distance between two taps of a window, one int for both axes or two ints",
+    "padding": "the rows and columns of zeros that are added at both ends, one int for both or two ints",
+    "stride": "the distance from one window to the next, one int for both axes or two ints",
 }
 
 RESIZING = {
@@ -153,8 +158,8 @@ RESIZING = {
         '"bilinear", "trilinear" (from two elements per axis), "bicubic" (from four), "area" (means of equal parts)'
     ),
     "align_corners": (
-        "True aligns the centres of the outermost elements of input and y; False and None align their outer edges. Not "
-        "for nearest and area"
+        "True aligns the centres of the outermost elements of input and y; False and None align their outer edges. The "
+        'modes "nearest", "nearest-exact" and "area" accept only None'
     ),
     "recompute_scale_factor": "True recomputes the scale from the rounded lengths; False uses scale_factor itself",
     "antialias": 'True widens the kernel where an axis shrinks, for "bilinear" and "bicubic"',

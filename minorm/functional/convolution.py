@@ -33,7 +33,8 @@ Padding = str | int | tuple[int, ...] | tuple[tuple[int, int], ...]
     "y[n, o, i, j] = bias[o] + sum of weight[o, c, k, l] * x[n, c, i * stride + k * dilation - padding, ...]\n\n"
     "The sum is over c, k, l. The dots stand for j * stride + l * dilation - padding.",
     "y[n, o, h, i, j] = bias[o] + sum of weight[o, c, m, k, l] * x[n, c, h * stride + m * dilation - padding, ...]\n\n"
-    "The sum is over c, m, k, l. The dots stand for the same indices with i, k and j, l.",
+    "The sum is over c, m, k, l. The dots stand for\n"
+    "i * stride + k * dilation - padding, j * stride + l * dilation - padding.",
     example=4,
 )
 def _conv(
@@ -47,7 +48,7 @@ def _conv(
     groups: int = 1,
 ) -> Tensor:
     """y is (N, O, {new}). This is a cross-correlation, as everywhere in deep learning. Outside its bounds, x is 0.
-    Along each axis, for K taps,
+    Along each axis, for K taps and padding (low, high),
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -117,7 +118,8 @@ def _options(
     "y[n, o, i * stride + k * dilation - padding, ...] += weight[c, o, k, l] * x[n, c, i, j]; y starts as bias[o].\n\n"
     "The sum is over all c, i, j, k, l. The dots stand for j * stride + l * dilation - padding.",
     "y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]\n\n"
-    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l. The dots stand for the indices with i, k and j, l.",
+    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l. The dots stand for\n"
+    "i * stride + k * dilation - padding, j * stride + l * dilation - padding.",
     example=4,
 )
 def _transpose(
@@ -132,7 +134,7 @@ def _transpose(
     dilation: IntOrInts = 1,
 ) -> Tensor:
     """y is (N, O, {new}). The gradient of a convolution's input is computed by the same formula as y. A stride above 1
-    makes y longer than x. Along each axis, for K taps,
+    makes y longer than x. Along each axis, for K taps and padding (low, high),
 
         length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1
 

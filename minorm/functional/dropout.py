@@ -51,7 +51,7 @@ def check_probability(operation: str, p: float, name: str = "p") -> None:
         raise ValueError(f"{operation}: {name} is {p}; expected a probability, 0 <= {name} <= 1")
 
 
-@documented(DROPOUT, input="(N, C, L) or (C, L), floats")
+@documented(DROPOUT, input="(N, C, L) or (C, L), floats: the x of the formula")
 @trace.operation
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p); in evaluation y = x. For each channel, m is 0 with probability p, else 1.
@@ -69,7 +69,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _whole_channels("dropout1d", input, (2, 3), p, training)
 
 
-@documented(DROPOUT, input="(N, C, H, W), and also (N, C, L) and (N, C), floats")
+@documented(DROPOUT, input="(N, C, H, W), (N, C, L) or (N, C), floats: the x of the formula")
 @trace.operation
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p); in evaluation y = x. For each channel, m is 0 with probability p, else 1.
@@ -87,7 +87,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _whole_channels("dropout2d", input, (2, 3, 4), p, training, batch=True)
 
 
-@documented(DROPOUT, input="(N, C, D, H, W) or (C, D, H, W), floats")
+@documented(DROPOUT, input="(N, C, D, H, W) or (C, D, H, W), floats: the x of the formula")
 @trace.operation
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = x * m / (1 - p); in evaluation y = x. For each channel, m is 0 with probability p, else 1.
@@ -105,7 +105,11 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _whole_channels("dropout3d", input, (4, 5), p, training)
 
 
-@documented(DROPOUT, input="floats of any shape, the output of `selu`", p="the probability of the lowest value, 0 to 1")
+@documented(
+    DROPOUT,
+    input="the x of the formula: floats of any shape, the output of `selu`",
+    p="the probability of the lowest value, 0 to 1",
+)
 @trace.operation
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:  # noqa: ARG001
     """y = a * (x where kept, else -1.7581) + b, where a and b keep mean 0 and variance 1; in evaluation y = x.
@@ -124,7 +128,11 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     return _alpha(input, input.shape, p) if training and p else input
 
 
-@documented(DROPOUT, input="(N, C, *), floats", p="the probability that a channel gets the lowest value, 0 to 1")
+@documented(
+    DROPOUT,
+    input="(N, C, *), floats: the x of the formula",
+    p="the probability that a channel gets the lowest value, 0 to 1",
+)
 @trace.operation
 def feature_alpha_dropout(
     input: Tensor,
@@ -153,7 +161,7 @@ def feature_alpha_dropout(
 
 @documented(
     {},
-    input="(N, *), floats: the output of a residual branch",
+    input="the x of the formula, (N, *), floats: the output of a residual branch",
     p="the probability of a zero, 0 to 1",
     mode='"row" draws one number for each sample, "batch" one number for the whole batch',
     training="True draws zeros, False gives input itself",

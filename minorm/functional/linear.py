@@ -43,7 +43,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @documented(
     {},
     input1="(..., in1), floats",
-    input2="(..., in2), its leading axes those of input1",
+    input2="(..., in2), with the leading axes of input1",
     weight="(out, in1, in2)",
     bias="(out); None is 0",
 )

@@ -22,7 +22,7 @@ COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTo
 @documented(
     {},
     input="any shape",
-    pad="(before, after) for the last axis, then for the one before it, and so on; a negative number cuts away",
+    pad="(before, after) for the last axis, then for the axis before it, and so on; negative numbers cut elements off",
     mode='"constant" adds `value`. For the last 1 to 3 axes only: "reflect" mirrors the elements at the first and the '
     'last element, "replicate" repeats the nearest element, "circular" continues with the elements from the other end',
     value='the value of the new elements in mode "constant"; None is 0',

@@ -46,7 +46,8 @@ def _max(
     return_indices: bool = False,
 ) -> Any:
     """y is (N, C, {new}). The maximum ignores padding, and is NaN if the window has a NaN. If several elements are the
-    maximum, the first element gets the gradient and gives the index. Along each axis, for K taps,
+    maximum, the first element gets the gradient and gives the index. Along each axis, for K taps and padding (low,
+    high),
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -99,7 +100,7 @@ def _avg(
 ) -> Tensor:
     """y is (N, C, {new}). The mean divides by the number of taps that lie on x or on the padding.
     count_include_pad=False counts only the taps on x, and divisor_override replaces this number. With ceil_mode=True,
-    taps can lie beyond the padding; those taps are never counted. Along each axis, for K taps,
+    taps can lie beyond the padding; those taps are never counted. Along each axis, for K taps and padding (low, high),
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -134,14 +135,14 @@ avg_pool1d, avg_pool2d, avg_pool3d = _avg
 
 
 def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
-    """Raises ValueError if an axis of x has length 0, and TypeError if x holds integers.
+    """Raises ValueError if an axis of the input has length 0, and TypeError if the input holds integers.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
         >>> F.{name}(x, output_size=2).reshape(-1)[:2]
         tensor([1., 4.])
 
-    Its ONNX operator is GlobalAveragePool for output_size=1, and AveragePool if output_size divides the lengths of x.
+    Its ONNX operator is GlobalAveragePool for output_size=1, and AveragePool if output_size divides the old lengths.
     """
     check_rank(name, "x", x, rank)
     _check_float(name, x)

@@ -129,8 +129,9 @@ def unfold(
 
 @documented(
     WINDOWS,
-    input="(N, C * kh * kw, L), or one image's (C * kh * kw, L); floats",
-    output_size="height and width of y, one int or two",
+    input="(N, C * kh * kw, L), or (C * kh * kw, L) for one image; floats",
+    output_size="the height and width of y, one int for both or two ints",
+    padding="the rows and columns by which the windows reach beyond y at both ends, one int for both or two ints",
 )
 @trace.operation
 def fold(

@@ -42,8 +42,8 @@ def interpolate(
 ) -> Tensor:
     """y[i] = input at the position (i + 1/2) / scale - 1/2 along each axis, computed from the elements around it.
 
-    This resizes a signal, an image or a volume. y is (N, C, *size), or (N, C, *floor(length * scale_factor)). If an
-    axis grows from n to m elements, the position with align_corners=True is i * (n - 1) / (m - 1) instead. For
+    This resizes a signal, an image or a volume. y is (N, C, *size), or (N, C, *floor(length * scale_factor)). With
+    align_corners=True the position is i * (n - 1) / (m - 1), where the axis has n elements in input and m in y. For
     "nearest" the position is floor(i / scale). Raises ValueError if mode does not fit the number of axes, or if size
     and scale_factor are both given or both missing.
 

@@ -21,7 +21,7 @@ PADDINGS = ("zeros", "border", "reflection")
     {},
     input="(N, C, H, W), floats; or (N, C, D, H, W)",
     grid="(N, h, w, 2), positions (across, down) for each element of y; or (N, d, h, w, 3), (across, down, deep)",
-    mode='how to read between elements: "bilinear", "nearest" (ties go to the even one) or "bicubic"',
+    mode='how to read between elements: "bilinear", "nearest" (ties go to the even index) or "bicubic"',
     padding_mode='values outside: 0 ("zeros"), the nearest element ("border"), or input mirrored ("reflection")',
     align_corners="-1 and 1 are the centres (True) or the outer edges (False) of the first and the last element",
 )
@@ -59,7 +59,7 @@ def grid_sample(
 
 @documented(
     {},
-    theta="(N, 2, 3), floats, a map of the plane for each image; or (N, 3, 4), of space",
+    theta="(N, 2, 3), floats, a map of the plane for each image; or (N, 3, 4), a map of space for each volume",
     size="(N, C, H, W), the shape of the result of grid_sample; or (N, C, D, H, W)",
     align_corners="-1 and 1 are the centres (True) or the outer edges (False) of the first and the last element",
 )

@@ -146,7 +146,7 @@ def softmin(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 @documented(
     ALONG,
     logits="any shape, floats: unnormalized log-probabilities along `dim`",
-    tau="the temperature: a small one makes y nearly one-hot, a large one nearly uniform",
+    tau="the temperature: a small tau makes y nearly one-hot, a large tau nearly uniform",
     hard="True gives 1 for the largest element and 0 for the others, with the same gradient as hard=False",
     eps="accepted but ignored, as in PyTorch",
 )

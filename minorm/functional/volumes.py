@@ -34,13 +34,13 @@ OutputSize = int | Sequence[int | None]
     "y[n, c, i, j] = max of input[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]\n\n"
     "The dots stand for the same slice with j, W and W'.",
     "y[n, c, h, i, j] = max of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]\n\n"
-    "The dots stand for the same slices with i, H, H' and with j, W, W'.",
+    "The dots stand for two more slices: one with i, H and H', and one with j, W and W'.",
     example=6,
     batch=False,
 )
 def _adaptive_max(rank: int, input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """y is (N, C, {new}), with ({new}) = output_size. With return_indices=True the result is (y, positions). If several
-    elements are the maximum, the first element is taken. Raises ValueError if an axis has length 0.
+    """output_size gives {new}, and y is (N, C, {new}). With return_indices=True the result is (y, positions). If
+    several elements are the maximum, the first element is taken. Raises ValueError if an axis has length 0.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
@@ -179,8 +179,8 @@ max_unpool1d, max_unpool2d, max_unpool3d = _unpool
 def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     """y[n, c, h, i, j] = mean of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
 
-    The dots stand for the same slices with i, H, H' and with j, W, W'. y is (N, C, D', H', W'), and output_size is (D',
-    H', W'). output_size=1 gives the global average.
+    y is (N, C, D', H', W'), where (D', H', W') = output_size. The dots stand for two more slices: one with i, H and H',
+    and one with j, W and W'. output_size=1 gives the global average.
     """
     return batched("adaptive_avg_pool3d", 3, input, lambda x: _adaptive("adaptive_avg_pool3d", 3, x, output_size))
 

@@ -33,7 +33,7 @@ class Context:
         self._node: Any = None  # set while backward runs
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep inputs, outputs or other Tensors for backward, which reads these from `ctx.saved_tensors`; None is
+        """Keep inputs, outputs or other Tensors for backward, which reads them from `ctx.saved_tensors`; None is
         allowed.
 
         It is an error to change a saved Tensor in place before backward.
@@ -50,11 +50,11 @@ class Context:
         """Do nothing; in PyTorch, this method keeps the tensors for derivatives in forward mode."""
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
-        """Mark these outputs as not requiring grad."""
+        """Mark the given outputs as not requiring grad."""
         self._constant = outputs
 
     def mark_dirty(self, *inputs: Any) -> None:
-        """Say that forward changes these inputs in place; forward must also return these inputs."""
+        """Say that forward changes the given inputs in place; forward must also return the given inputs."""
         self._dirty = inputs
 
     def set_materialize_grads(self, value: bool) -> None:

@@ -9,14 +9,14 @@ from minorm.functional.dropout import check_probability
 from minorm.nn.parameter import check_sizes
 
 ARGUMENTS = {
-    "num_classes": "logits an image",
-    "channels": "of the images, 3 for colours",
+    "num_classes": "the number of logits for each image",
+    "channels": "the number of channels of the images, 3 for colours",
     "dropout": "the probability of a zero in front of the last layer, in training; 0 to 1",
     "stochastic_depth_prob": (
-        "the probability that the last residual branch is left out, in training; earlier ones have less, in proportion "
-        "to their place"
+        "the probability that the last residual branch is left out, in training; the probabilities of earlier branches "
+        "are smaller, in proportion to their place"
     ),
-    "weights": "None: minorm has no trained weights; the argument is torchvision's",
+    "weights": "only None, because minorm has no trained weights; torchvision has this argument",
 }
 
 

@@ -16,10 +16,10 @@ from minorm.support.documented import documented
 
 Namespace = Any  # minorm.nn, torch.nn
 NETWORK = {
-    "nn": "the library whose layers it is made of: minorm.nn or torch.nn",
-    "channels": "of the images, 3 for colours",
-    "size": "height and width of the images",
-    "classes": "logits an image",
+    "nn": "the library whose layers the network uses: minorm.nn or torch.nn",
+    "channels": "the number of channels of the images, 3 for colours",
+    "size": "the height and width of the images",
+    "classes": "the number of logits for each image",
 }
 
 

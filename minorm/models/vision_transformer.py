@@ -25,12 +25,12 @@ EPS = 1e-6
 POSITIONS = "encoder.pos_embedding"
 TRANSFORMER = {
     **ARGUMENTS,
-    "image_size": "height and width of the images, a multiple of patch_size",
-    "patch_size": "height and width of a patch",
-    "num_layers": "blocks of attention and linear layers",
-    "num_heads": "of each attention; it divides hidden_dim",
-    "hidden_dim": "features of a token",
-    "mlp_dim": "features inside a block's two linear layers",
+    "image_size": "the height and width of the images, a multiple of patch_size",
+    "patch_size": "the height and width of a patch",
+    "num_layers": "the number of blocks of attention and linear layers",
+    "num_heads": "the number of heads of each attention; it must divide hidden_dim",
+    "hidden_dim": "the number of features of a token",
+    "mlp_dim": "the number of features between the two linear layers of a block",
     "dropout": "the probability of a zero behind the positions, the attention and the linear layers, in training",
     "attention_dropout": "the probability of a zero among the weights of the attention, in training",
 }
@@ -148,7 +148,7 @@ class VisionTransformer(nn.Module):
         return self.heads(self.encoder(cat([token, patches], 1))[:, 0])
 
 
-@documented(TRANSFORMER)
+@documented(TRANSFORMER, image_size="the height and width of the images, a multiple of 16")
 def vit_tiny(
     image_size: int = 224,
     num_classes: int = 1000,

@@ -26,7 +26,7 @@ ARGUMENTS = {
     "generator": "the mn.Generator that draws; None is minorm's generator, which `mn.manual_seed` sets",
     "gain": "a factor; `calculate_gain` returns it for an activation",
     "mode": '"fan_in" keeps the size of the values in forward, "fan_out" the size of the gradients',
-    "nonlinearity": "the activation behind the weights, which decides the gain: see `calculate_gain`",
+    "nonlinearity": "the activation that follows the layer and decides the gain: see `calculate_gain`",
 }
 SLOPE = "the slope below 0, for leaky_relu"
 
@@ -86,7 +86,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     return _fill(tensor, draws.uniform(tensor.shape, dtypes.float64, tensor.device, generator, a, b))
 
 
-@documented(ARGUMENTS, mean="the mean of the distribution", std="its standard deviation")
+@documented(ARGUMENTS, mean="the mean of the distribution", std="the standard deviation of the distribution")
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fills the tensor with draws from the normal distribution. Returns the tensor.
 
@@ -101,7 +101,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 @documented(
     ARGUMENTS,
     mean="the mean of the normal distribution",
-    std="its standard deviation",
+    std="the standard deviation of the normal distribution",
     a="the smallest draw",
     b="the largest draw",
 )
@@ -131,7 +131,7 @@ def trunc_normal_(
     return _fill(tensor, values)
 
 
-@documented({}, nonlinearity="the activation behind the weights", param="the slope of leaky_relu; None is 0.01")
+@documented({}, nonlinearity="the activation that follows the layer", param="the slope of leaky_relu; None is 0.01")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """gain = 1 / sqrt(the share of the second moment that an activation keeps). ReLU keeps half: its gain is sqrt(2).
 

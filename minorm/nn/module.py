@@ -117,7 +117,7 @@ class Module(Attributes):
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> module_hooks.RemovableHandle:
-        """Call hook(module, grad_input, grad_output) when backward passes the module. A value that the hook returns
+        """Call hook(module, grad_input, grad_output) when backward has passed the module. A value that the hook returns
         replaces grad_input.
 
         grad_input and grad_output are tuples, with None in place of a missing gradient.

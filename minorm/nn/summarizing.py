@@ -61,7 +61,7 @@ class Summary:
     dtype="the type of the zeros",
 )
 def summary(model: Module, input_size: Sequence[Any], dtype: Any = dtypes.float32) -> Summary:
-    """Runs a model once on zeros of this size, and lists the layers in a table, in the order in which they run.
+    """Runs a model once on zeros of size `input_size`, and lists the layers in a table, in the order in which they run.
 
     The model runs in evaluation mode, and its mode is restored afterwards. The multiplications of Linear and
     convolution layers are counted. "norm over" shows the axes over which a normalization takes its mean and variance.

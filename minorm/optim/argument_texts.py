@@ -10,26 +10,26 @@ from minorm.support.documented import documented
 AnyClass = TypeVar("AnyClass", bound=type)
 
 OPTIMIZER = {
-    "params": 'Tensors, as model.parameters() gives them; or dicts {"params": Tensors, "lr": ...}, a group each',
-    "lr": "the learning rate: how large a step is, at least 0",
+    "params": 'Tensors, as model.parameters() gives them; or dicts {"params": Tensors, "lr": ...}, one for each group',
+    "lr": "the learning rate, by which each step is multiplied; at least 0",
     "betas": "(beta1, beta2), the shares of the old averages m and v that are kept, each from 0 to below 1",
     "eps": "added to the root, so that nothing is divided by 0",
     "weight_decay": "how much of p is added to the gradient g: it pulls p towards 0",
     "amsgrad": "True divides by the largest v so far instead of the latest",
     "momentum": "the share of the old direction that is kept, 0 to 1",
-    "maximize": "True climbs instead of descending",
-    "foreach": "accepted, without effect: how PyTorch computes the same step",
-    "capturable": "accepted, without effect: how PyTorch computes the same step",
-    "fused": "accepted, without effect: how PyTorch computes the same step",
-    "differentiable": "True is a NotImplementedError: steps are not recorded",
+    "maximize": "True maximizes the loss instead of minimizing it",
+    "foreach": "accepted, without effect; in PyTorch it chooses the code that computes the same step",
+    "capturable": "accepted, without effect; in PyTorch it chooses the code that computes the same step",
+    "fused": "accepted, without effect; in PyTorch it chooses the code that computes the same step",
+    "differentiable": "True is a NotImplementedError, because the graph does not record steps",
     "decoupled_weight_decay": "True shrinks p by lr * weight_decay before the step, and leaves g alone",
 }
 
 SCHEDULE = {
     "optimizer": "the optimizer whose groups get the rates",
-    "gamma": "what the rate is multiplied with",
-    "factor": "what the rate is multiplied with",
-    "milestones": "the t, in any order, at which the rate changes",
+    "gamma": "the number by which the rate is multiplied",
+    "factor": "the number by which the rate is multiplied",
+    "milestones": "the values of t at which the rate changes, in any order",
     "total_iters": "the t at which the rate stops changing",
     "eta_min": "the lowest rate",
     "last_epoch": "the t to continue from, for groups that have an 'initial_lr'; -1 starts afresh",

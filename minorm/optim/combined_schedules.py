@@ -90,7 +90,7 @@ class ChainedScheduler(LRScheduler):
 @documented(
     SCHEDULE,
     schedulers="the schedulers that follow one another, all of one optimizer",
-    milestones="a list of the t at which the second and each later scheduler begins",
+    milestones="a list of the values of t at which the second and each later scheduler begins",
 )
 class SequentialLR(LRScheduler):
     """Schedules run one after another: schedulers[i] sets the rate from milestones[i - 1] on, with t starting at 0.

@@ -39,8 +39,8 @@ _LISTS = ("old_dirs", "old_stps")
     max_iter="the largest number of directions per step()",
     max_eval="the largest number of closure calls per step(); None is max_iter * 5 // 4",
     tolerance_grad="a step() ends if no element of the gradient is larger than this",
-    tolerance_change="a step() ends if no parameter changes by more than this, or if the loss does not",
-    history_size="how many pairs (s, y) are kept; each pair takes as much memory as two copies of the parameters",
+    tolerance_change="a step() ends if no parameter changes by more than this, or if the loss changes by less",
+    history_size="how many steps are kept to estimate d; each takes as much memory as two copies of the parameters",
     line_search_fn='"strong_wolfe" searches for t along d; None takes t = lr',
 )
 class LBFGS(Optimizer):

@@ -27,7 +27,7 @@ from minorm.support import lazy
 @schedule(
     "optimizer, step_size=2",
     "[1.0, 1.0, 0.1, 0.1, 0.01]",
-    step_size="the number of t between two changes of the rate, at least 1",
+    step_size="the number of steps of t between two changes of the rate, at least 1",
 )
 class StepLR(LRScheduler):
     """lr = initial * gamma^(t // step_size): the rate falls by the factor gamma every step_size steps."""
@@ -128,7 +128,7 @@ class ExponentialLR(LRScheduler):
     "optimizer, T_max=4",
     "[1.0, 0.854, 0.5, 0.146, 0.0]",
     "Loshchilov and Hutter 2016, arXiv:1608.03983.",
-    T_max="the t at which the rate is lowest, at least 1; after it the rate rises again",
+    T_max="the t, at least 1, at which the rate is lowest; after T_max the rate rises again",
 )
 class CosineAnnealingLR(LRScheduler):
     """lr = eta_min + (initial - eta_min) * (1 + cos(pi t / T_max)) / 2: the rate follows half a cosine to eta_min."""

@@ -81,7 +81,7 @@ class MultiplicativeLR(_ByFunction):
 @schedule(
     "optimizer, total_iters=4",
     "[1.0, 0.75, 0.5, 0.25, 0.0]",
-    total_iters="the t from which on the rate is 0, at least 1",
+    total_iters="the t, at least 1, from which on the rate is 0",
     power="the exponent; with 1 the rate falls along a line",
 )
 class PolynomialLR(LRScheduler):
@@ -101,8 +101,8 @@ class PolynomialLR(LRScheduler):
     "optimizer, T_0=2",
     "[1.0, 0.5, 1.0, 0.5, 1.0]",
     "Loshchilov and Hutter 2016, arXiv:1608.03983.",
-    T_0="the t of the first restart, at least 1",
-    T_mult="how many times as long each period is as the one before, at least 1",
+    T_0="the t of the first restart, a number of at least 1",
+    T_mult="a number of at least 1: each period is T_mult times as long as the period before",
 )
 class CosineAnnealingWarmRestarts(LRScheduler):
     """lr = eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, where t' counts from the last restart.

@@ -31,7 +31,7 @@ ADJUSTMENTS = (None, "original", "match_rms_adamw")
     momentum="the share of the old average b that is kept, 0 to 1",
     nesterov="True steps along (1 - momentum) g + momentum b instead of b",
     ns_coefficients="(a, b, c) of the polynomial a X + b (X X') X + c (X X')^2 X",
-    eps="the least divisor for a matrix, which is divided by its norm before the first polynomial",
+    eps="before the first polynomial, a matrix is divided by its norm, but by eps if the norm is smaller",
     ns_steps="how many times the polynomial is applied, below 100",
     adjust_lr_fn='how lr depends on the shape m x n: None and "original" multiply lr by sqrt(max(1, m / n)); '
     '"match_rms_adamw" multiplies lr by 0.2 sqrt(max(m, n)), so that lr and weight_decay may be those of AdamW',

@@ -34,7 +34,7 @@ _ARRAYS = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # set by schedules
 
 
-@documented(OPTIMIZER, defaults="the settings of a group that does not give its own")
+@documented(OPTIMIZER, defaults="the settings for groups that lack a setting")
 class Optimizer(Checked):
     """Base of the optimizers: groups of parameters with separate settings, and a state for each parameter.
 

@@ -210,9 +210,9 @@ def _begins(event: Event) -> bool:
 
 
 def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
-    """Return (bytes, time on the GPU) of each event, by id.
+    """Return a dict with a pair (bytes, time on the GPU) for each event; the keys are the events' ids.
 
-    The two numbers include the events that ran inside the event.
+    The two numbers of an event include the events that ran inside this event.
     """
     found = {id(event): (event.allocated, event.self_device_time) for event in events}
     for event in reversed(events):  # events inside began later

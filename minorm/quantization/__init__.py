@@ -1,4 +1,4 @@
-"""minorm.quantization makes int8 models by quantization-aware training, and exports these to ONNX.
+"""minorm.quantization makes int8 models by quantization-aware training; minorm.onnx.export writes them.
 
 qat = minorm.quantization.prepare_qat(model, example)
 ...  # train

@@ -42,8 +42,8 @@ def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
 
 @documented(
     {},
-    model="a model of `prepare_qat`; its weights and running statistics stay as they are",
-    batches="Tensors, or tuples whose first element is one",
+    model="a result of `prepare_qat`; its weights and running statistics do not change",
+    batches="Tensors, or tuples whose first element is a Tensor",
 )
 def calibrate(model: QATModel, batches: Iterable[Any]) -> QATModel:
     """Set the scale of every activation from its values in the float model, in evaluation mode; return the model.

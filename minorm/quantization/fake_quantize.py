@@ -24,8 +24,8 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 ARGUMENTS = {
-    "observer": "makes the observer: a class of `minorm.quantization`",
-    "observer_kwargs": "what it is made with: dtype, symmetric, quant_min, quant_max, ch_axis ...",
+    "observer": "the class of the observer, such as `minorm.quantization.MinMaxObserver`",
+    "observer_kwargs": "arguments for the observer: dtype, symmetric, quant_min, quant_max, ch_axis ...",
 }
 
 
@@ -159,7 +159,8 @@ class _Scaled(Function):
 class LearnedFakeQuantize(FakeQuantize):
     """FakeQuantize with a learned scale (LSQ). The observer chooses the first scale from the first batch.
 
-        d y / d scale = round(x / scale) - x / scale, or quant_min or quant_max - zero_point if x is cut off
+        d y / d scale = round(x / scale) - x / scale, but quant_min - zero_point or quant_max - zero_point if x is
+        cut off
 
     Example:
         >>> fake = mn.quantization.LearnedFakeQuantize(dtype=mn.int8, symmetric=True)

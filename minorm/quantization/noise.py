@@ -73,7 +73,7 @@ class _Powers:
 
 @documented(
     {},
-    model="a model of `prepare_qat` that has scales; it stays as it is",
+    model="a result of `prepare_qat` that has scales; it does not change",
     batches="Tensors: images to run on",
     score="a function from the list of the model's results for all batches to a number, such as an accuracy; None "
     "leaves the cost out",
@@ -162,7 +162,7 @@ class _Gaps(Interception):
         return result
 
 
-@documented({}, model="a model of `prepare_qat`; it stays as it is", batches="Tensors: batches as in training")
+@documented({}, model="a result of `prepare_qat`; it does not change", batches="Tensors: batches as in training")
 def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
     """Map the path of each folded BatchNorm to the relative difference of its two forms, which are computed in floats:
 

@@ -27,13 +27,13 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 ARGUMENTS = {
-    "conv_w": "the convolution's or linear layer's weight, output channels first",
-    "conv_b": "its bias, or None",
-    "bn_rm": "the mean",
-    "bn_rv": "the variance",
-    "bn_eps": "what is added to the variance",
-    "bn_w": "the normalization's weight, or None",
-    "bn_b": "its bias, or None",
+    "conv_w": "the weight of the convolution or linear layer, output channels first",
+    "conv_b": "the bias of the convolution or linear layer; None is 0",
+    "bn_rm": "the normalization's running mean",
+    "bn_rv": "the normalization's running variance",
+    "bn_eps": "the number that is added to the variance",
+    "bn_w": "the normalization's weight; None is 1",
+    "bn_b": "the normalization's bias; None is 0",
 }
 
 

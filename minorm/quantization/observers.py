@@ -32,8 +32,8 @@ EPS = float(np.finfo(np.float32).eps)  # the least scale, as in PyTorch, so that
 OPTIONS = {
     "dtype": "minorm.uint8 or minorm.int8",
     "symmetric": "True puts 0 in the middle of the integers",
-    "quant_min": "the least integer; None is the type's",
-    "quant_max": "the largest; None is the type's",
+    "quant_min": "the least integer; None is the least that dtype can hold",
+    "quant_max": "the largest integer; None is the largest that dtype can hold",
     "eps": "the least scale",
     "averaging_constant": "the share of the newest batch in the moving average",
     "ch_axis": "the axis along which scales differ",

@@ -196,7 +196,7 @@ class QATModel(Module):
 
 @documented(
     {},
-    model="the model, trained or not, in float32; it stays as it is",
+    model="the model in float32, trained or not; it does not change unless inplace is True",
     example_inputs="a Tensor, or a tuple of the model's arguments, in the shape of a batch; the model runs once on "
     "them",
     qconfig="the kinds of FakeQuantize for weights and activations; None is `get_default_qat_qconfig()`",
@@ -261,7 +261,7 @@ def prepared(
 
 
 @documented(
-    {}, module="a model of `prepare_qat`; other modules are not changed, so that `model.apply` may call this function"
+    {}, module="a result of `prepare_qat`; other modules are not changed, so that `model.apply` may call this function"
 )
 def freeze_bn_stats(module: Module) -> None:
     """From now on, even in training, folded BatchNorms normalize with their running statistics and do not update these.
@@ -280,7 +280,7 @@ def freeze_bn_stats(module: Module) -> None:
 
 
 @documented(
-    {}, module="a model of `prepare_qat`; other modules are not changed, so that `model.apply` may call this function"
+    {}, module="a result of `prepare_qat`; other modules are not changed, so that `model.apply` may call this function"
 )
 def update_bn_stats(module: Module) -> None:
     """Undo `freeze_bn_stats`: in training, BatchNorm uses the batch's statistics again.

@@ -127,11 +127,11 @@ class _Folds(Interception):
         return result
 
 
-@documented({}, model="a model of `prepare_qat`, trained; it stays as it is")
+@documented({}, model="a trained result of `prepare_qat`; it does not change")
 def convert(model: QATModel) -> QuantizedModel:
     """Return the int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers between its steps.
 
-    The model computes in integers, and these are equal to onnxruntime's if onnxruntime uses its integer kernels.
+    The model computes in integers. They are equal to the integers in onnxruntime if it uses its integer kernels.
     `minorm.onnx.export` writes the model with QuantizeLinear and DequantizeLinear. Raises RuntimeError if an observer
     has not seen a batch, because then an activation has no scale.
 

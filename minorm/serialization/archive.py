@@ -166,7 +166,7 @@ def _entries(directory: bytes) -> Iterator[tuple[str, Entry]]:
 
 
 def _wide(extra: bytes, *numbers: int) -> list[int]:
-    """Return the numbers of an entry in the directory; numbers beyond 32 bits come from zip64's extra field."""
+    """Return the sizes and the start of an entry; numbers beyond 32 bits come from zip64's extra field."""
     at = 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)

@@ -82,8 +82,8 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
     map_location='the device of the Tensors, "cpu" or "cuda"; None is the CPU. Functions and dicts are accepted, '
     "but have no effect, because minorm reads no device from a file",
     weights_only="accepted, without effect: code in a file never runs",
-    max_bytes="the most memory of a .pt file's tensors together; None allows 2 GiB, or the file's length if that is "
-    "more. A safetensors file never takes more than its length",
+    max_bytes="the bytes that all tensors of a .pt file may take together; None allows 2 GiB, or the file's length if "
+    "that is more. A safetensors file never takes more than its length",
 )
 @checked
 def load(
@@ -265,7 +265,7 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
 
 
 def _tree(text: str, arrays: dict[str, Array]) -> dict[Any, Any]:
-    """Return the parts that `_write_tree` wrote, by name; no array of `arrays` may be used twice."""
+    """Return a dict from name to part of the parts that `_write_tree` wrote; an array may not be used twice."""
     try:
         packed = json.loads(text)
     except RecursionError:

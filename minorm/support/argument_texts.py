@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 OTHER = {
-    "other": "a number, or a Tensor; x and this Tensor broadcast",
+    "other": "a number, or a Tensor that broadcasts with x",
     "alpha": "the factor of other",
 }
 
+OTHER_IN_PLACE = OTHER | {"other": "a number, or a Tensor that broadcasts to x's shape"}
+
 AXES = {
-    "dim": "an axis or several, negative ones count from the end; None is all",
-    "keepdim": "True keeps the axes with length 1, False drops them",
+    "dim": "an axis or several; negative numbers count from the end, and None means all axes",
+    "keepdim": "True keeps the reduced axes with length 1, False drops them",
     "dtype": "the type to which x is cast first; None is x's type, or int64 for smaller integers",
 }
 
-AXIS = "an axis; negative ones count from the end"
+AXIS = "an axis; negative numbers count from the end"
 
 DRAWN = {"generator": "a minorm.Generator, or NumPy's, to draw from; None is the one that minorm.manual_seed sets"}
 

@@ -85,6 +85,12 @@ def arguments_of(function: Callable[..., Any]) -> dict[str, str]:
     return dict(_texts[function])
 
 
+def introduced(words: str, docstring: str | None) -> str:
+    """Return the docstring with `words` put before its first paragraph, which is wrapped again if it is too wide."""
+    first, blank, rest = (docstring or "").partition("\n\n")
+    return _fitted(words + " ".join(map(str.strip, first.split("\n")))) + blank + rest
+
+
 def documented_methods(shared: Mapping[str, str], /) -> Callable[[DocumentedClass], DocumentedClass]:
     """Decorate a class, so that the docstrings of all its public methods describe each argument.
 

@@ -12,7 +12,7 @@ from minorm.devices import dtypes
 from minorm.ops import elementwise, shape
 from minorm.ops.operands import axis_of, check_room, operands
 from minorm.support.argument_errors import checked, is_foreign, not_a_tensor, numpys
-from minorm.support.argument_texts import AXIS, OTHER
+from minorm.support.argument_texts import AXIS
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor, as_tensor
 
@@ -209,7 +209,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
 @documented(
     {},
     x="any shape",
-    pad="(before, after) for the last axis, then for the one before it, and so on; a negative number cuts away",
+    pad="(before, after) for the last axis, then for the axis before it, and so on; negative numbers cut elements off",
     value="the value of the new elements",
 )
 @checked
@@ -235,7 +235,7 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
     return shape.Pad.apply(x, widths=widths, value=value)
 
 
-@documented(OTHER, input="a Tensor or a number")
+@documented({}, input="a Tensor or a number", other="a Tensor or a number; Tensors broadcast with each other")
 @checked
 def maximum(input: Any, other: Any) -> Tensor:
     """max(input, other), element by element. The result is NaN if either element is NaN.
@@ -249,7 +249,7 @@ def maximum(input: Any, other: Any) -> Tensor:
     return elementwise.Maximum.apply(*_pair("maximum", input, other))
 
 
-@documented(OTHER, input="a Tensor or a number")
+@documented({}, input="a Tensor or a number", other="a Tensor or a number; Tensors broadcast with each other")
 @checked
 def minimum(input: Any, other: Any) -> Tensor:
     """min(input, other), element by element. The result is NaN if either element is NaN.

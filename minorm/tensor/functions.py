@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from minorm.ops import elementary
 from minorm.ops.operands import operands
 from minorm.support.argument_errors import checked, not_a_tensor, numpys, wrong_call
-from minorm.support.argument_texts import AXES, OTHER
-from minorm.support.documented import documented
+from minorm.support.argument_texts import AXES
+from minorm.support.documented import documented, introduced
 from minorm.tensor.tensor import Tensor, as_tensor
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -43,7 +43,7 @@ def function(method: Method, number_first: bool = False) -> Method:
                 raise error from None
             raise
 
-    run.__doc__ = f"x.{name}(...): {method.__doc__}"
+    run.__doc__ = introduced(f"x.{name}(...): ", method.__doc__)
     return run  # type: ignore[return-value]
 
 
@@ -301,7 +301,7 @@ greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 absolute, arctan, arctan2, swapdims, moveaxis = abs, atan, atan2, transpose, movedim
 
 
-@documented(OTHER, input="a number or a Tensor")
+@documented({}, input="a number or a Tensor", other="a number or a Tensor; Tensors broadcast with each other")
 @checked
 def xlogy(input: Any, other: Any) -> Tensor:
     """input * log(other). The result is 0 where input is 0 (as for p * log(p)), and NaN where other is NaN.

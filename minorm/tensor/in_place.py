@@ -23,7 +23,7 @@ from minorm.kernels import select
 from minorm.ops import elementwise, indexing, stepwise
 from minorm.ops.operands import operands, others_turn, plain
 from minorm.ops.special import Remainder
-from minorm.support.argument_texts import MEMORY, OTHER
+from minorm.support.argument_texts import MEMORY, OTHER_IN_PLACE
 from minorm.support.documented import documented_methods
 from minorm.tensor import history
 
@@ -52,7 +52,7 @@ _DIRECT: dict[Any, Callable[[Any, Any], Any]] = {  # NumPy computes these in pla
 
 
 ARGUMENTS = (
-    OTHER
+    OTHER_IN_PLACE
     | MEMORY
     | {
         "copy_.other": "a Tensor or an array that broadcasts to x",

@@ -22,7 +22,7 @@ def _constructor(name: str, dtype: Any) -> Callable[..., Tensor]:
 
     make.__name__ = make.__qualname__ = name
     vars(make)["makes"] = dtype  # for x.type(LongTensor)
-    make.__doc__ = f"Make a Tensor of {dtype} from data, or of these sizes."
+    make.__doc__ = f"Make a Tensor of type {dtype}: from data, or uninitialized with the given length of each axis."
     return documented({}, data="a list, an array or a Tensor; or the length of each axis, for uninitialized memory")(
         make
     )

@@ -16,10 +16,10 @@ from minorm.support.documented import documented_methods
 from minorm.tensor.shapes import Shapes, TensorT
 
 ARGUMENTS = OTHER | {
-    "exponent": "a number, or a Tensor; x and this Tensor broadcast",
+    "exponent": "a number, or a Tensor that broadcasts with x",
     "matmul.other": "a Tensor whose second to last axis is as long as the last axis of x; leading axes broadcast",
-    "min": "the lower bound, a number or a Tensor that broadcasts; None means no bound",
-    "max": "the upper bound, a number or a Tensor that broadcasts; None means no bound",
+    "min": "the lower bound: a number, or a Tensor that broadcasts with x; None means no bound",
+    "max": "the upper bound: a number, or a Tensor that broadcasts with x; None means no bound",
 }
 
 

@@ -13,7 +13,7 @@ from minorm.tensor.tensor import Tensor, as_tensor
 
 ARGUMENTS = {
     "out_int32": "True returns int32, False returns int64",
-    "right": "True returns the index after equal numbers, False the index of the first one",
+    "right": "True returns the index after all numbers that equal input, False the index of the first such number",
 }
 
 

@@ -45,7 +45,10 @@ ARGUMENTS = {
     "flip.dims": "the same as axes, as a keyword",
     "split_size": "the length of a piece, or a list with the length of each",
     "chunks": "the number of pieces, at least 1",
-    "index": "integers with as many axes as x, none longer than x's except `dim`; negative numbers count from the end",
+    "index": (
+        "integers with as many axes as x; only along `dim` may index be longer than x. Negative numbers count from the "
+        "end"
+    ),
 }
 
 
@@ -194,7 +197,7 @@ class Shapes(Generic[TensorT]):
         return layout.Repeat.apply(self, counts=wanted)
 
     def flip(self, *axes: Any, dims: Any = None) -> TensorT:
-        """Reverse the elements along these axes: y[i] = x[n - 1 - i].
+        """Reverse the elements along `axes`: y[i] = x[n - 1 - i].
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).flip(0)
@@ -274,7 +277,7 @@ class Shapes(Generic[TensorT]):
         """y[i][j] = x[index[i][j]][j] for dim=0, and y[i][j] = x[i][index[i][j]] for dim=1.
 
         For more axes, the index along `dim` is replaced in the same way. y has index's shape. Raises ValueError if
-        index has a different number of axes.
+        index has a different number of axes, or if it is longer than x along an axis other than `dim`.
 
         Example:
             >>> mn.tensor([[1, 2], [3, 4]]).gather(1, mn.tensor([[1], [0]]))

@@ -32,7 +32,7 @@ Real: TypeAlias = float  # inside the class, `float` is the method
 
 
 ARGUMENTS = MEMORY | {
-    "dim": "an axis; None is all",
+    "dim": "an axis; None gives the whole shape",
     "array": "a NumPy or CuPy array",
     "force": "True copies a Tensor from a GPU; False raises TypeError for a Tensor on a GPU",
     "gradient": "the gradient of the final result with respect to x; None if x has one element",
@@ -73,9 +73,9 @@ class Tensor(Methods["Tensor"]):
         "array": "The elements, a NumPy or CuPy array.",
         "creator": "The Function that computed the Tensor; None for a leaf.",
         "grad": "The gradient from backward(), a Tensor of the same shape; None before.",
-        "output_index": "The index among its creator's results.",
-        "version": "Counts in-place changes of its memory, which its views share.",
-        "view_of": "For a view, how another Tensor made it; else None.",
+        "output_index": "The index of x among the results of its creator.",
+        "version": "Counts the in-place changes of x's memory. x and its views share this counter.",
+        "view_of": "The call that made x from another Tensor, if x is a view; else None.",
     }
     __array_ufunc__ = None  # so NumPy leaves array + tensor to tensor.__radd__(array)
 
@@ -180,7 +180,7 @@ class Tensor(Methods["Tensor"]):
         `p.data -= lr * g` changes p, but the graph does not record the change.
 
         You may assign a Tensor or an array of the same shape and type, on the same device. Then x uses the memory of
-        this Tensor or array. Earlier views and results of detach() keep the old memory. Raises TypeError for other
+        the assigned object. Earlier views and results of detach() keep the old memory. Raises TypeError for other
         objects and types, ValueError for another shape, and RuntimeError for another device.
 
         Unlike in PyTorch, x.data shares x's version counter: if a change through x.data overwrites values that
@@ -303,7 +303,7 @@ class Tensor(Methods["Tensor"]):
     def numpy(self, *, force: bool = False) -> Any:
         """Return the NumPy array itself, not a copy, even if the tensor requires grad.
 
-        Raises TypeError for a tensor on a GPU. With force=True, the elements of this tensor are copied to the CPU
+        Raises TypeError for a tensor on a GPU. With force=True, the elements are copied from the GPU to the CPU
         instead.
         """
         if backend(self.array) is not select.cpu:
@@ -369,7 +369,7 @@ class Tensor(Methods["Tensor"]):
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
+        """Add dx/d(leaf) to `leaf.grad` of every leaf that requires grad.
 
         If `inputs` is given, only these Tensors get a gradient; they need not be leaves. Raises RuntimeError if nothing
         requires grad, or if `gradient` is missing and x has more than one element.

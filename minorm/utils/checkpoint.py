@@ -28,7 +28,7 @@ __all__ = ["checkpoint", "checkpoint_sequential"]
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 SHARED_ARGUMENTS = {
-    "use_reentrant": "accepted, without effect: it is PyTorch's False in any case",
+    "use_reentrant": "accepted, without effect: the function always works like use_reentrant=False in PyTorch",
     "preserve_rng_state": "True draws the same random numbers again, False goes on with new ones",
 }
 
@@ -36,7 +36,7 @@ SHARED_ARGUMENTS = {
 @documented(
     SHARED_ARGUMENTS,
     function="the function to compute; it is called a second time for backward()",
-    args="its arguments",
+    args="the arguments of the function",
     context_fn="a function that returns two contexts, for the first and the second call of `function`; None uses none",
     determinism_check='"default" raises an error if the second call computes something else; any other value is a '
     "ValueError",

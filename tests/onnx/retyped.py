@@ -20,7 +20,7 @@ TYPES = {"float16": dtypes.float16, "bfloat16": dtypes.bfloat16, "float32": dtyp
 
 
 def tensors(proto: Any) -> dict[str, Any]:
-    """The initializers and Constants of the graph, by the names of their values."""
+    """Return a dict of the graph's initializers and Constants; the keys are the names of their values."""
     held = {node.output[0]: node.attribute[0].t for node in proto.graph.node if node.op_type == "Constant"}
     return {**held, **{tensor.name: tensor for tensor in proto.graph.initializer}}
 

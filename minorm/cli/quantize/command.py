@@ -1,4 +1,4 @@
-"""`minorm quantize` writes a trained model as int8 without training it: it measures the scales on pictures."""
+"""`minorm quantize` writes a float model as int8 without further training: it measures the scales on pictures."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class BrokenImage(ValueError):
     size="the height and width of the result: the shorter side is scaled to this size, and the centre square is cut "
     "out; None keeps the whole picture",
     channels="3 for RGB, 1 for grey",
-    max_bytes="the most memory of the decoded picture, at 4 bytes a value; None allows 512 MiB",
+    max_bytes="the bytes that the decoded picture may take, at 4 bytes per value; None allows 512 MiB",
 )
 def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: int | None = None) -> Array:
     """Read the picture as uint8, channels x size x size. If `size` is None, keep the picture's size.

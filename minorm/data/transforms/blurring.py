@@ -16,7 +16,7 @@ from minorm.tensor.tensor import Tensor
 
 @documented(
     TRANSFORM,
-    kernel_size="how many elements a mean is taken over, odd: a number for both axes, or (along x, along y)",
+    kernel_size="the number of elements in each mean, which must be odd: one for both axes, or (along x, along y)",
     sigma="(a, b), the range of the standard deviation in pixels, or one number",
 )
 class GaussianBlur(ImageTransform):

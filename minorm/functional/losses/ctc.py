@@ -27,7 +27,7 @@ Lengths = Tensor | Sequence[int]
     target_lengths="(batch) integers: the length of each text",
     blank="the class that stands for no letter",
     reduction='"mean" divides each loss by the length of its text, and takes the mean over the batch; "sum" adds the '
-    'losses, "none" keeps each',
+    'losses, "none" keeps each loss',
     zero_infinity="True gives a text that does not fit into its steps a loss of 0 instead of infinity",
 )
 @trace.operation

@@ -144,6 +144,7 @@ def focal_loss(
     target="classes (N, d1, ...) as integers, 0 and 1 where C is 1; or probabilities of input's shape and type",
     smooth="a number above 0, added to numerator and denominator, so that the loss is defined for a class without "
     "elements",
+    ignore_index="positions whose label has this value are left out of the sums",
     reduction='"mean" and "sum" give one number, over all samples and classes; "none" gives (N, C)',
 )
 @trace.operation

@@ -56,8 +56,8 @@ def binary_cross_entropy(
     LOSS,
     input="log-probabilities of any shape",
     target="probabilities, or their logarithms if log_target is True; input and target broadcast",
-    reduction='"batchmean", the divergence, divides by the length of axis 0; "mean" divides by all elements, "sum" '
-    'adds them, "none" keeps each',
+    reduction='"batchmean", the divergence, divides the sum by the length of axis 0; "mean" divides the sum by the '
+    'number of elements; "sum" gives the sum, and "none" the loss of each element',
     log_target="True takes target for a logarithm, False for a probability",
 )
 @trace.operation

@@ -22,12 +22,14 @@ from minorm.support.documented import documented
 from minorm.tensor.combining import minimum, where
 from minorm.tensor.tensor import Tensor
 
+SAMPLES = '"mean" and "sum" give one number, over all samples; "none" gives the loss of each sample'
+
 
 @documented(
     LOSS,
     input1="scores, floats of any shape",
-    input2="the scores to compare them with, of input1's shape",
-    target="1 where input1 should be larger, -1 where input2 should",
+    input2="the scores to compare with input1, of input1's shape",
+    target="1 where input1 should be larger, -1 where input2 should be larger",
 )
 @trace.operation
 def margin_ranking_loss(
@@ -49,8 +51,8 @@ def margin_ranking_loss(
 @documented(
     LOSS,
     input="distances of pairs, floats of any shape",
-    target="1 for like pairs, -1 for unlike ones",
-    margin="how far apart unlike pairs must be to cost nothing",
+    target="1 for pairs that should be similar, -1 for pairs that should be different",
+    margin="the distance from which on a pair with target -1 costs nothing",
 )
 @trace.operation
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
@@ -70,9 +72,10 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 @documented(
     LOSS,
     input1="vectors (N, M) or (M), floats",
-    input2="the vectors to compare them with, of input1's shape",
-    target="(N) or one number: 1 for like vectors, -1 for unlike ones",
-    margin="the cosine up to which unlike vectors cost nothing, -1 to 1",
+    input2="the vectors to compare with input1, of input1's shape",
+    target="(N) or one number: 1 for vectors that should be similar, -1 for vectors that should be different",
+    margin="the cosine up to which vectors with target -1 cost nothing, -1 to 1",
+    reduction='"mean" and "sum" give one number, over all pairs of vectors; "none" gives the loss of each pair',
 )
 @trace.operation
 def cosine_embedding_loss(
@@ -183,7 +186,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") 
     LOSS,
     input="logits (N, C) or (C)",
     target="1 for each class that is present, 0 for the others; of input's shape",
-    reduction='"mean" and "sum" give one number, over all samples; "none" gives the loss of each sample',
+    reduction=SAMPLES,
     weight="(C), a factor for each class; None is 1",
 )
 @trace.operation
@@ -203,7 +206,13 @@ def multilabel_soft_margin_loss(
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
-@documented(CLASSES, target="integer classes (N), or one integer class", p="the exponent, 1 or 2")
+@documented(
+    CLASSES,
+    input="(N, C) or (C), where C is the number of classes",
+    target="integer classes (N), or one integer class",
+    p="the exponent, 1 or 2",
+    weight="(C), a factor for each class; None is 1",
+)
 @trace.operation
 def multi_margin_loss(
     input: Tensor,
@@ -238,7 +247,12 @@ def multi_margin_loss(
     return reduced(loss if input.ndim > 1 or target.ndim else loss.squeeze(0), reduction)
 
 
-@documented(CLASSES, target="integers of input's shape: the right classes of each sample, followed by -1")
+@documented(
+    LOSS,
+    input="(N, C) or (C), where C is the number of classes",
+    target="integers of input's shape: the right classes of each sample, followed by -1",
+    reduction=SAMPLES,
+)
 @trace.operation
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """loss = sum over right classes r and wrong classes w of max(0, 1 - input[r] + input[w]) / C

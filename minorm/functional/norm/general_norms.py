@@ -76,7 +76,7 @@ def mean_variance_norm(
 @documented(
     ARGUMENTS,
     x="of any rank that has all of `axes`",
-    scale="a Tensor with as many axes as x, each as long as in x or of length 1; axis 1 may also have length "
+    scale="a Tensor with as many axes as x; each axis is as long as in x or has length 1; axis 1 may also have length "
     "num_groups. None is 1",
     bias="a Tensor of scale's shape; None is 0",
     axes=ANY_AXES,

@@ -9,7 +9,7 @@ from minorm.functional.arguments import whole
 from minorm.functional.norm import batch_norm
 from minorm.functional.norm.call_table import calls, form_of
 from minorm.functional.norm.checks import batch_axes, check_types, equation, mark_changed, running_stats
-from minorm.functional.norm.texts import ARGUMENTS
+from minorm.functional.norm.texts import ARGUMENTS, NONFINITE_GROUPS
 from minorm.graph import trace
 from minorm.normalization.call import NormCall
 from minorm.normalization.normalize import Normalize
@@ -19,7 +19,13 @@ from minorm.tensor.combining import cat
 from minorm.tensor.tensor import Tensor
 
 
-@documented(ARGUMENTS, x="(N, C) or (N, C, *positions)")
+@documented(
+    ARGUMENTS,
+    x="(N, C) or (N, C, *positions)",
+    num_batches_tracked="an integer Tensor of one element that counts the groups; None counts nothing",
+    update_nonfinite=NONFINITE_GROUPS,
+    skipped_batches="an integer Tensor of one element that counts the groups left out; None counts nothing",
+)
 @trace.operation
 def ghost_batch_norm(
     x: Tensor,

@@ -141,7 +141,7 @@ def batch_norm(
 @documented(
     ARGUMENTS,
     x="(N, C, *positions), with at least one axis of positions",
-    use_input_stats="True normalizes with the statistics of x, False with the running ones",
+    use_input_stats="True normalizes with the statistics of x, False with the running statistics",
     process_group=(
         "the minorm.distributed.Group of all ranks: the running statistics are updated with the mean over the samples "
         "of all ranks. None uses the samples of this rank only. An export ignores the group"

@@ -139,7 +139,9 @@ def layer_norm(
     return Normalize.apply(x, weight, bias, *last_inputs(mask, residual), call=call)
 
 
-@documented(ARGUMENTS, x="(..., *normalized_shape)", weight="scale of shape normalized_shape; None is 1", eps=RMS_EPS)
+@documented(
+    ARGUMENTS, x="(..., *normalized_shape)", weight="the scale, of shape normalized_shape; None is 1", eps=RMS_EPS
+)
 @activated
 def rms_norm(
     x: Tensor,

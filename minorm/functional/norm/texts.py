@@ -23,7 +23,7 @@ ARGUMENTS = {
     "num_batches_tracked": "an integer Tensor of one element that counts the batches; None counts nothing",
     "unbiased_running_var": (
         "False keeps the population variance in running_var, as in ONNX; True keeps N / (N - 1) times this variance, "
-        "as in PyTorch"
+        "as in PyTorch, where N is the number of elements in a mean"
     ),
     "update_nonfinite": (
         "False leaves a batch out of all running values if its mean or variance is NaN or infinite for any channel, or "
@@ -40,14 +40,14 @@ ARGUMENTS = {
         "ranks, and a rank's batch may be empty. None uses this rank alone. An export ignores the group"
     ),
     "variance": (
-        'the formula for the moments of x: "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), which show the error of '
+        'the formula for the moments of x: "two_pass", "welford" or "onnx" (E[x^2] - E[x]^2), to see the error of '
         "a runtime with this formula; None is minorm's formula, which loses no digits. For an exported file, the "
         "runtime chooses the formula"
     ),
     "mask": (
-        "a bool Tensor that broadcasts to x, True for the elements to use. Statistics, gradients and N come from these "
-        "elements alone. Elsewhere y and the gradient of x are 0, and the values of x, even NaN, change nothing. None "
-        "uses all elements"
+        "a bool Tensor that broadcasts to x, True for the elements to use. Statistics and gradients are computed from "
+        "these elements alone. Elsewhere y and the gradient of x are 0, and the values of x, even NaN, change nothing. "
+        "None uses all elements"
     ),
     "activation": (
         '"relu" gives max(y, 0) in the same pass over memory, with the same bits as a separate operation; None leaves '
@@ -82,6 +82,11 @@ LRN = {
 }
 
 CHANNELS = "C, the length of axis 1 of x"
+
+NONFINITE_GROUPS = (  # update_nonfinite of GhostBatchNorm
+    "False leaves a group out of all running values if its mean or variance is NaN or infinite for any channel, or if "
+    "a running value would no longer fit its type; True includes the group"
+)
 
 LAYER = {
     **ARGUMENTS,

@@ -64,5 +64,8 @@ def in_rows(x: Any) -> Any:
 
 
 def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
-    """Return x with (before, after) elements of `value` added at the ends of each axis."""
+    """Return x with new elements at the ends of each axis, all equal to `value`.
+
+    widths    for each axis a pair (before, after): how many elements are added at its two ends
+    """
     return np.pad(x, widths, constant_values=x.dtype.type(value))

@@ -49,7 +49,7 @@ class Dropout1d(_Dropout):
 @documented(
     arguments_of(dropout2d),
     base=_Dropout,
-    words={"form": "(N, C, H, W), (N, C, L), (N, C)", "shape": "2, 3, 8, 8"},
+    words={"form": "(N, C, H, W), (N, C, L) or (N, C)", "shape": "2, 3, 8, 8"},
 )
 class Dropout2d(_Dropout):
     """y = x * m / (1 - p) in training, else y = x. For each channel, m is 0 with probability p, else 1."""

@@ -32,8 +32,9 @@ LAYER = {
     "out_channels": "the number of channels of y, each with its own weights",
     "kernel_size": "the lengths of the window over x, an int for all axes or one int per axis",
     "padding": (
-        'the number of elements added to x on both sides, an int for all axes or one int per axis; or a word: "valid" '
-        'adds none, "same" gives y the lengths of x (stride 1 only; if the sum is odd, the larger part goes to the end)'
+        "the number of elements added to x on both sides, an int for all axes or one int per axis. The word "
+        '"valid" adds none; "same" gives y the lengths of x, for stride 1 only. If the number of added elements is '
+        "then odd, the end gets one more"
     ),
     "groups": (
         "the number of groups into which the channels are split; it must divide in_channels and out_channels. "
@@ -229,7 +230,10 @@ class Conv2d(_Forward, rank=2):
 
 
 class Conv3d(_Forward, rank=3):
-    """y[n, o, h, i, j] = bias[o] + sum over c, m, k, l of weight[o, c, m, k, l] * x[n, c, s h + d m - p, ...]."""
+    """y[n, o, h, i, j] = bias[o] + sum over c, m, k, l of weight[o, c, m, k, l] * x[n, c, s h + d m - p, ...].
+
+    The dots stand for s i + d k - p, s j + d l - p.
+    """
 
 
 class _Transposed(_Conv):
@@ -309,4 +313,7 @@ class ConvTranspose2d(_Transposed, rank=2):
 
 
 class ConvTranspose3d(_Transposed, rank=3):
-    """y[n, o, s h + d m - p, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j] for all indices; y starts as bias[o]."""
+    """y[n, o, s h + d m - p, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j] for all indices; y starts as bias[o].
+
+    The dots stand for s i + d k - p, s j + d l - p.
+    """

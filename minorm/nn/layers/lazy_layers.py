@@ -39,15 +39,16 @@ class _Lazy(Module):
         if becomes is None:  # a family, or a user's subclass
             return
         cls.becomes = becomes
+        name = becomes.__name__
         texts = {
-            "args": f"the arguments of the layer that it becomes, after {cls.size}",
-            "kwargs": "the same by name",
+            "args": f"the arguments of {name} that follow {cls.size}, in their order",
+            "kwargs": f"arguments of {name} by name",
         }
         family = cls.__mro__[1]
         if family is _Lazy:
             documented(texts)(cls)
         else:
-            documented(texts, base=family, words=AXES[int(cls.__name__[-2])])(cls)
+            documented(texts, base=family, words={**AXES[int(name[-2])], "becomes": name})(cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class _Lazy(Module):
 
 class _LazyNorm(_Lazy):
     """Before the first input the layer has no parameters. For the formula, the other arguments, the ONNX operator and
-    the paper, see the class that the layer becomes.
+    the paper, see {becomes}.
 
     Example:
         >>> layer = nn.{name}()
@@ -101,7 +102,7 @@ class _LazyNorm(_Lazy):
 
 class _LazyConv(_Lazy):
     """Before the first input the layer has no parameters, so run a batch through a model before you make its optimizer.
-    For the formula, the other arguments and the ONNX operator, see the class that the layer becomes.
+    For the formula, the other arguments and the ONNX operator, see {becomes}.
 
     Example:
         >>> layer = nn.{name}(6, 3)
@@ -132,66 +133,66 @@ class LazyLinear(_Lazy, becomes=Linear):
 
 
 class LazyConv1d(_LazyConv, becomes=Conv1d):
-    """A Conv1d that takes in_channels from the first input, with or without a batch axis."""
+    """A Conv1d that gets in_channels from the shape of the first input, (N, C, L) or (C, L)."""
 
     axis = -2
 
 
 class LazyConv2d(_LazyConv, becomes=Conv2d):
-    """A Conv2d that takes in_channels from the first input, with or without a batch axis."""
+    """A Conv2d that gets in_channels from the shape of the first input, (N, C, H, W) or (C, H, W)."""
 
     axis = -3
 
 
 class LazyConv3d(_LazyConv, becomes=Conv3d):
-    """A Conv3d that takes in_channels from the first input, with or without a batch axis."""
+    """A Conv3d that gets in_channels from the shape of the first input, (N, C, D, H, W) or (C, D, H, W)."""
 
     axis = -4
 
 
 class LazyConvTranspose1d(_LazyConv, becomes=ConvTranspose1d):
-    """A ConvTranspose1d that takes in_channels from the first input, with or without a batch axis."""
+    """A ConvTranspose1d that gets in_channels from the shape of the first input, (N, C, L) or (C, L)."""
 
     axis = -2
 
 
 class LazyConvTranspose2d(_LazyConv, becomes=ConvTranspose2d):
-    """A ConvTranspose2d that takes in_channels from the first input, with or without a batch axis."""
+    """A ConvTranspose2d that gets in_channels from the shape of the first input, (N, C, H, W) or (C, H, W)."""
 
     axis = -3
 
 
 class LazyConvTranspose3d(_LazyConv, becomes=ConvTranspose3d):
-    """A ConvTranspose3d that takes in_channels from the first input, with or without a batch axis."""
+    """A ConvTranspose3d that gets in_channels from the shape of the first input, (N, C, D, H, W) or (C, D, H, W)."""
 
     axis = -4
 
 
 class LazyBatchNorm1d(_LazyNorm, becomes=BatchNorm1d):
-    """A BatchNorm1d that takes num_features from the first input."""
+    """A BatchNorm1d whose num_features is the number of channels of the first input."""
 
 
 class LazyBatchNorm2d(_LazyNorm, becomes=BatchNorm2d):
-    """A BatchNorm2d that takes num_features from the first input."""
+    """A BatchNorm2d whose num_features is the number of channels of the first input."""
 
 
 class LazyBatchNorm3d(_LazyNorm, becomes=BatchNorm3d):
-    """A BatchNorm3d that takes num_features from the first input."""
+    """A BatchNorm3d whose num_features is the number of channels of the first input."""
 
 
 class LazyInstanceNorm1d(_LazyNorm, becomes=InstanceNorm1d):
-    """An InstanceNorm1d that takes num_features from the first input."""
+    """An InstanceNorm1d whose num_features is the number of channels of the first input."""
 
     axis = -2
 
 
 class LazyInstanceNorm2d(_LazyNorm, becomes=InstanceNorm2d):
-    """An InstanceNorm2d that takes num_features from the first input."""
+    """An InstanceNorm2d whose num_features is the number of channels of the first input."""
 
     axis = -3
 
 
 class LazyInstanceNorm3d(_LazyNorm, becomes=InstanceNorm3d):
-    """An InstanceNorm3d that takes num_features from the first input."""
+    """An InstanceNorm3d whose num_features is the number of channels of the first input."""
 
     axis = -4

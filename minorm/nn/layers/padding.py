@@ -17,8 +17,8 @@ from minorm.tensor.tensor import Tensor
 Sides = int | Sequence[int]
 ARGUMENTS = {
     "padding": (
-        "the number of elements to add on each side; or (before, after) for the last axis, then the one before, and "
-        "so on. A negative number cuts elements away"
+        "the number of elements to add: one int for all sides, or the ints before and after each padded axis, the last "
+        "axis first. A negative number cuts elements away"
     ),
 }
 

@@ -142,4 +142,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool, rank=1):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool, rank=2):
-    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], and the same for W."""
+    """y[n, c, i, j] = mean of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...].
+
+    (H', W') is output_size. The dots stand for the same slice with j, W and W'.
+    """

@@ -15,7 +15,10 @@ Size = int | tuple[int, ...]
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool, rank=3):
-    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...], and the same for H, W."""
+    """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...].
+
+    (D', H', W') is output_size. The dots stand for two more slices: one with i, H and H', and one with j, W and W'.
+    """
 
 
 class _AdaptiveMaxPool(OfRank, Options):
@@ -42,11 +45,17 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool, rank=1):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool, rank=2):
-    """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], and the same for W."""
+    """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...].
+
+    (H', W') is output_size. The dots stand for the same slice with j, W and W'.
+    """
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool, rank=3):
-    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...], and the same for H, W."""
+    """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...].
+
+    (D', H', W') is output_size. The dots stand for two more slices: one with i, H and H', and one with j, W and W'.
+    """
 
 
 class _LPPool(OfRank, Options):

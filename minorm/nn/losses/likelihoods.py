@@ -129,7 +129,7 @@ class CTCLoss(Options):
     log-probabilities of C symbols at each step. targets holds the texts as integers, either as (N, S), or in one axis
     with all texts one after the other. input_lengths (N) holds the number of steps of each sequence, and target_lengths
     (N) the number of symbols of each text. A symbol may last several steps, and blanks between symbols are removed:
-    with - for the blank, "aab-b" spells "abb". The loss is one number, or (N) with reduction="none". The mean first
+    if "-" is the blank, "aab-b" spells "abb". The loss is one number, or (N) with reduction="none". The mean first
     divides each loss by the length of its text.
 
     Example:

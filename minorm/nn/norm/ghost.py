@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import minorm.functional as F
-from minorm.functional.norm.texts import LAYER
+from minorm.functional.norm.texts import LAYER, NONFINITE_GROUPS
 from minorm.nn.norm.batch import _Variant
 from minorm.nn.parameter import check_sizes
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 
-@documented(LAYER)
+@documented(LAYER, update_nonfinite=NONFINITE_GROUPS)
 class GhostBatchNorm(_Variant):
     """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var of each channel over a group of the batch.
 

@@ -41,7 +41,7 @@ KINDS = {
         "last": "h_n",
         "each": "",
         "gates": "3 * ",
-        "rows": ", rows for r, z, n in this order",
+        "rows": ", with rows for r, z and n in this order",
         "source": "Cho et al. 2014, arXiv:1406.1078",
     },
     "LSTM": {
@@ -49,7 +49,7 @@ KINDS = {
         "last": "(h_n, c_n)",
         "each": "each ",
         "gates": "4 * ",
-        "rows": ", rows for i, f, g, o in this order",
+        "rows": ", with rows for i, f, g and o in this order",
         "source": "Hochreiter and Schmidhuber 1997",
     },
 }

@@ -58,9 +58,11 @@ class Required:
             self._follow(node)
 
     def lengths(self, labels: Mapping[str, Sequence[int | str]]) -> dict[str, list[int | str]]:
-        """Return the inputs' lengths: required lengths replace free lengths, and axes of equal length get one name.
+        """Return `labels` with a number for each free length that the operators require to be this number.
 
-        labels    for each axis a number, or a name if the length is free
+        Free lengths that must be equal get the same name.
+
+        labels    for each axis of each input its length: a number, or a name if the length is free
         """
         first: dict[str, Axis] = {}
         for name, lengths in labels.items():

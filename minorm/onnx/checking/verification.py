@@ -65,7 +65,7 @@ class Report:
     tolerance="the largest allowed |difference| / max(1, max |expected|); None depends on the type: 1e-4 for float32",
     training="True: the model is in its training form, and random results (dropout) are not compared",
     seconds="the time that the checker and onnxruntime may take in their separate process",
-    memory="the bytes of memory that this process may take; None is 4 GiB more than the model and the inputs need",
+    memory="the bytes of memory that the separate process may take; None is 4 GiB more than model and inputs need",
 )
 def verify(
     model: onnx.ModelProto | str | os.PathLike[str],

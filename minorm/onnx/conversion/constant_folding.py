@@ -17,7 +17,7 @@ CHANGING = ("Random", "Multinomial", "Bernoulli", "Dropout")  # operators whose 
 
 
 def folded(model: Any) -> dict[str, Any]:
-    """Return the arrays of small values of the graph, by name: values that nodes read and that depend on no input."""
+    """Return a dict from name to array of the graph's small values that nodes read and that depend on no input."""
     graph = model.graph
     overridable = {entry.name for entry in graph.input} if model.ir_version >= 4 else set()
     fixed = {t.name: t for t in graph.initializer if math.prod(t.dims) <= LARGEST and t.name not in overridable}

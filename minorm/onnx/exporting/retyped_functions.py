@@ -79,8 +79,8 @@ class Functions:
         self.copied += len(original.node)
         if self.copied > MAX_NODES:
             raise ExportError(
-                f"export: the functions of the model have more than {MAX_NODES} nodes, because each float type needs "
-                "its own copy"
+                f"export: the functions of the model together would have more than {MAX_NODES} nodes; export writes a "
+                "separate copy of a function for each float type with which it is called"
             )
         function = onnx.FunctionProto()
         function.CopyFrom(original)

@@ -15,9 +15,10 @@ class ExportError(ValueError):
     {},
     message="what is wrong with the file",
     unsupported=(
-        "the reason for each node that minorm does not support, by the names of the node's outputs; None means {}"
+        "a dict for the nodes that minorm does not support, from the names of a node's outputs to the reason; None "
+        "means {}"
     ),
-    cuts="values before these nodes, which `load(..., outputs=[...])` can return",
+    cuts="names of values before the unsupported nodes; `load(..., outputs=[...])` can return these values",
 )
 class LoadError(ValueError):
     """The ONNX file cannot be imported; the message says whether the file is damaged, or what minorm lacks.

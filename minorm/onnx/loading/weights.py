@@ -26,7 +26,7 @@ Trainable = str | Iterable[str] | Callable[[str, np.ndarray[Any, Any]], bool] | 
 
 
 def constants(nodes: Iterable[Node]) -> dict[str, Any]:
-    """Return the float tensors of Constant nodes, by the names of their values."""
+    """Return a dict of the float tensors that Constant nodes hold; the keys are the names of the nodes' outputs."""
     found = {}
     for node in nodes:
         if node.operator == "Constant" and len(node.attributes) == 1:

@@ -12,8 +12,8 @@ from minorm import devices
 from minorm.devices import dtypes, generators
 from minorm.graph import trace
 from minorm.kernels import draws, select
-from minorm.support.argument_texts import DRAWN, OTHER
-from minorm.support.documented import documented_methods
+from minorm.support.argument_texts import DRAWN, OTHER_IN_PLACE
+from minorm.support.documented import documented_methods, introduced
 from minorm.tensor import history
 from minorm.tensor.in_place import InPlace
 from minorm.tensor.methods.matrices import Matrices
@@ -53,7 +53,11 @@ def in_place(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate
         return self
 
     run.__name__, run.__qualname__ = name, f"Tensor.{name}"
-    run.__doc__ = f"x.{name[:-1]}(...) in place: {method.__doc__}"
+    about = introduced(f"x.{name[:-1]}(...) in place: ", method.__doc__).replace(
+        "broadcasts with x", "broadcasts to x's shape"
+    )
+    head, example, rest = about.partition("Example:")
+    run.__doc__ = head + example + rest.replace(f".{method.__name__}(", f".{name}(")
     return run  # type: ignore[return-value]
 
 
@@ -71,18 +75,18 @@ def _check(operation: str, x: Any, result: Any) -> None:
 
 
 ARGUMENTS = (
-    OTHER
+    OTHER_IN_PLACE
     | DRAWN
     | {
         "rounding_mode": 'None divides exactly, "floor" rounds down, "trunc" rounds towards 0',
-        "min": "the lower bound: a number, or a Tensor that broadcasts; None means no bound",
-        "max": "the upper bound: a number, or a Tensor that broadcasts; None means no bound",
+        "min": "the lower bound: a number, or a Tensor that broadcasts to x's shape; None means no bound",
+        "max": "the upper bound: a number, or a Tensor that broadcasts to x's shape; None means no bound",
         "mean": "the mean of the draws",
         "std": "the standard deviation of the draws",
         "from_": "the lowest number that can be drawn",
         "to": "the bound that all numbers stay below",
         "random_.to": "the bound that all numbers stay below; None makes from_ the bound, and 0 the lowest number",
-        "p": "the probability of 1: a number, or a Tensor that broadcasts",
+        "p": "the probability of 1: a number, or a Tensor that broadcasts to x's shape",
     }
 )
 

@@ -41,7 +41,7 @@ ARGUMENTS = {
     "output_size": "accepted but ignored, because the length is always computed",
     "mask": "a bool Tensor that broadcasts with x",
     "as_tuple": "True returns a vector of indices for each axis, False a matrix with a row for each element",
-    "count_nonzero.dim": "an axis or several; None is all",
+    "count_nonzero.dim": "an axis or several; None means all axes",
     "indices_or_sections": "the number of pieces, or a list or Tensor with the indices where pieces end",
     "indices": "the indices where pieces end, as a keyword",
     "sections": "the number of pieces, as a keyword",
@@ -102,7 +102,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     moveaxis = movedim
 
     def unflatten(self, dim: int, sizes: Any) -> TensorT:
-        """Split axis `dim` into several axes of these sizes. One size may be -1.
+        """Split axis `dim` into several axes with the lengths `sizes`. One size may be -1.
 
         Raises ValueError if the product of the sizes is not the length of the axis.
 
@@ -154,7 +154,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return self.flip(0)
 
     def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
-        """Split x along `dim` into views of these sizes.
+        """Split x along `dim` into views with the lengths `split_sizes`.
 
         Raises ValueError if the sizes do not add up to the length of the axis.
 

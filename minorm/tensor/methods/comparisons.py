@@ -16,7 +16,7 @@ from minorm.tensor.shapes import TensorT
 ARGUMENTS = OTHER | {
     "mask": "a bool Tensor that broadcasts to x",
     "value": "a number, or a Tensor without axes",
-    "condition": "a bool Tensor that broadcasts",
+    "condition": "a bool Tensor that broadcasts with x and other",
 }
 
 
@@ -53,19 +53,19 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
     greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 
     def bitwise_not(self) -> TensorT:
-        """~x of bools or integers, bit by bit."""
+        """~x, bit by bit, for bools or integers."""
         return ~self
 
     def bitwise_and(self, other: Any) -> TensorT:
-        """x & other of bools or integers, bit by bit."""
+        """x & other, bit by bit, for bools or integers."""
         return self & other
 
     def bitwise_or(self, other: Any) -> TensorT:
-        """x | other of bools or integers, bit by bit."""
+        """x | other, bit by bit, for bools or integers."""
         return self | other
 
     def bitwise_xor(self, other: Any) -> TensorT:
-        """x ^ other of bools or integers, bit by bit."""
+        """x ^ other, bit by bit, for bools or integers."""
         return self ^ other
 
     def logical_not(self) -> TensorT:

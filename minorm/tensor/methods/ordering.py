@@ -26,12 +26,12 @@ class Ordered(NamedTuple, Generic[TensorT]):
 
 ARGUMENTS = AXES | {
     "dim": AXIS,
-    "median.dim": "an axis; None is all elements",
-    "quantile.dim": "an axis; None is all elements",
+    "median.dim": "an axis; None means all elements",
+    "quantile.dim": "an axis; None means all elements",
     "unique.dim": "the axis whose slices are compared; None compares elements",
     "descending": "True sorts from the largest element to the smallest",
     "stable": "accepted but ignored: equal elements always keep their order",
-    "k": "how many",
+    "k": "the number of elements to return along `dim`",
     "largest": "True returns the largest elements, False the smallest",
     "topk.sorted": "accepted but ignored: the result is always in order",
     "unique.sorted": "accepted but ignored: the result is always in order",
@@ -41,7 +41,7 @@ ARGUMENTS = AXES | {
     "return_counts": "True also returns how often each distinct element occurs",
     "bins": "the number of parts",
     "min": "the beginning of the first part",
-    "max": "the end of the last part; if it equals min, both are replaced by the extremes of x",
+    "max": "the end of the last part; if max equals min, the smallest and the largest element of x replace min and max",
     "weights": "the weight of each element: a vector as long as x; None means weights of 1",
     "minlength": "the minimum length of the result",
 }

@@ -329,6 +329,6 @@ class Queries(Operators[TensorT], Generic[TensorT]):
     def register_hook(self, hook: Any) -> hooks.RemovableHandle:
         """Call hook(gradient) when backward has computed x's gradient.
 
-        If the hook returns a Tensor, this Tensor replaces the gradient.
+        A Tensor that the hook returns replaces the gradient.
         """
         return hooks.register(self, hook)

@@ -46,7 +46,7 @@ class Choice(NamedTuple):
 @documented(
     {},
     path="the folder or file of the images, for all data but the digits",
-    max_bytes="the most memory of a file when it is read; None leaves it to the reader",
+    max_bytes="the bytes of memory that reading a file may take; None is the reader's own limit",
     init="a file of weights to begin with, or a run's folder: it decides model, image_size, mean and std",
     given="the settings that the user gave, by name; they stay as they are",
 )

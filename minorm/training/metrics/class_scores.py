@@ -25,7 +25,7 @@ AVERAGES = (None, "macro", "weighted")
 @documented(
     Y_TRUE,
     y_pred="the predicted class of each sample, N integers",
-    labels="the classes to score, in this order; None takes those that occur in y_true or y_pred",
+    labels="the classes to score, in this order; None takes the classes that occur in y_true or y_pred",
     average="None gives a number for each class; 'macro' gives the mean of these numbers, 'weighted' their mean "
     "weighted by support",
 )
@@ -43,7 +43,7 @@ def precision_recall_fscore_support(
         >>> recall
         array([0.5, 1. ])
 
-    scikit-learn's function of this name, with beta=1 and zero_division=0.
+    The same as scikit-learn's function of this name with beta=1 and zero_division=0.
     """
     operation = "precision_recall_fscore_support"
     true, guessed = (_labels(operation, name, y) for name, y in (("y_true", y_true), ("y_pred", y_pred)))
@@ -77,7 +77,7 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
         >>> mn.training.roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
         0.75
 
-    scikit-learn's function of this name, with multi_class="ovr". Hanley and McNeil 1982.
+    The same as scikit-learn's function of this name with multi_class="ovr". Hanley and McNeil 1982.
     """
     if average not in AVERAGES:
         raise ValueError(f"roc_auc_score: average={average!r}; expected one of {', '.join(map(repr, AVERAGES))}")
@@ -102,7 +102,7 @@ def roc_auc_score(y_true: Any, y_score: Any, *, average: str | None = "macro") -
 @documented(
     Y_TRUE,
     y_score="N x classes, a score for each class: logits or probabilities",
-    k="the number of classes with the highest scores among which the true class must be",
+    k="a sample counts as right if its true class is one of the k classes with the highest scores",
 )
 @checked
 def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
@@ -112,8 +112,8 @@ def top_k_accuracy_score(y_true: Any, y_score: Any, *, k: int = 2) -> float:
         >>> mn.training.top_k_accuracy_score([0, 1, 2], [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
         0.6666666666666666
 
-    scikit-learn's function of this name, except that in scikit-learn the higher of two classes with equal scores comes
-    first.
+    The same as scikit-learn's function of this name, except for equal scores: of two classes with the same score,
+    minorm puts the class with the lower number first, and scikit-learn the class with the higher number.
     """
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"top_k_accuracy_score: k={k!r}; expected an int of at least 1")
@@ -140,7 +140,7 @@ def calibration_curve(y_true: Any, y_prob: Any, *, n_bins: int = 5) -> tuple[Arr
         >>> mn.training.calibration_curve([0, 1, 1, 1], [0.1, 0.3, 0.8, 0.9], n_bins=2)
         (array([0.5, 1. ]), array([0.2 , 0.85]))
 
-    scikit-learn's function of this name, with strategy="uniform".
+    The same as scikit-learn's function of this name with strategy="uniform".
     """
     counts, right, probability = in_bins("calibration_curve", y_true, y_prob, n_bins)
     found = counts > 0

@@ -88,7 +88,10 @@ class Plans:
         return None
 
     def __repr__(self) -> str:
-        """Return `(1, 3, 224, 224): 85 passes` for each plan: the number of passes into which the nodes were fused."""
+        """Return the shapes of each plan's inputs, and the number of passes into which the nodes were fused.
+
+        For example, `(1, 3, 224, 224): 85 passes`.
+        """
         made = [(key, plan) for key, plan in self._known.items() if isinstance(plan, Plan)]
         return ", ".join(
             f"{' '.join(str(shape) for shape, _ in key[1])}: {len(plan.applications)} passes" for key, plan in made
