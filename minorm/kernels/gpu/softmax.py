@@ -79,7 +79,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
     count, n = x.shape
     x, classes = plain(x), plain(target.astype(np.int64, copy=False))
     loss, lse = memory.empty((count,), compute), memory.empty((count,), dtypes.float64)
-    plan = softmax_plan.rows(count, n, dtype, launch.is_aligned(x), 1, softmax_plan.MOST_PACKS)
+    plan = softmax_plan.rows(count, n, dtype, launch.is_aligned(x), 1, once=True)
     rest = plan.width, plan.packs, plan.lanes, plan.integer, label_smoothing != 0
     kernel = _program.kernel("cross_entropy", dtype, compute, *rest)
     sizes = (plan.integer.type(count), plan.integer.type(n))

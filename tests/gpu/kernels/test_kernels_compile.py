@@ -133,6 +133,24 @@ def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, nam
     assert ".local" not in assembly
 
 
+@pytest.mark.skipif(nvrtc.disassembler is None, reason="no NVRTC, or no nvdisasm")
+@pytest.mark.parametrize(
+    ("file", "name", "loads"),
+    [
+        ("softmax.cu", "rows<op::softmax, __nv_bfloat16, __nv_bfloat16, float, 8, 4, 32, int>", 4),
+        ("softmax.cu", "rows<op::softmax_grad, __nv_bfloat16, __nv_bfloat16, float, 8, 4, 32, int>", 8),
+        ("softmax.cu", "cross_entropy<__nv_bfloat16, float, 8, 8, 16, int, true>", 8),
+        ("softmax.cu", "cross_entropy<float, float, 4, 8, 32, int, false>", 8),
+        ("softmax.cu", "cross_entropy_grad<__nv_bfloat16, float, float, 8, 4, 32, int>", 4),
+        ("sums.cu", "sum_rows<__nv_bfloat16, double, 8, false, int>", 8),
+        ("sums.cu", "sum_columns<float, double, 4, 32, int>", 8),
+    ],
+)
+def test_all_loads_are_issued_before_the_first_is_used(file: str, name: str, loads: int) -> None:
+    """A row that fits into registers, or a batch, is on its way before the arithmetic begins."""
+    assert nvrtc.loads_in_flight(source(file), name) >= loads
+
+
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
 @pytest.mark.parametrize("what", ["largest", "mean"])
 @pytest.mark.parametrize("kernel", ["forward", "forward_columns", "backward_groups", "backward_columns"])

@@ -39,7 +39,7 @@ def needed() -> list[tuple[Any, ...]]:
             width = launch.width(dtype.itemsize, LONG[1])
             keys.append(("rows", f"op::{name}", dtype, dtype, compute, width, 0, 0, dtypes.int32))
         for shape in CLASSES:
-            plan = softmax_plan.rows(*shape, dtype, True, 1, softmax_plan.MOST_PACKS)
+            plan = softmax_plan.rows(*shape, dtype, True, 1, once=True)
             rest = (plan.width, plan.packs, plan.lanes, plan.integer)
             keys += [("cross_entropy", dtype, compute, *rest, smooth) for smooth in (False, True)]
             plan = softmax_plan.pieces(*shape, dtype, True)
@@ -105,10 +105,9 @@ def test_more_pieces_than_a_grid_has(few_registers: None, gpu: Any, cuda: Any, m
 
 
 def test_a_plan_holds_every_row() -> None:
-    usuals = (softmax_plan.USUAL_PACKS, softmax_plan.MOST_PACKS)
-    for dtype, inputs, usual in itertools.product(instances.FLOATS, (1, 2), usuals):
+    for dtype, inputs, once in itertools.product(instances.FLOATS, (1, 2), (False, True)):
         for n in (1, 2, 7, 10, 31, 512, 513, 1000, 16384, 50_257, 10**6):
-            plan = softmax_plan.rows(10, n, dtype, True, inputs, usual)
+            plan = softmax_plan.rows(10, n, dtype, True, inputs, once)
             team = plan.lanes or plan.block[0]
             assert plan.grid[0] * (plan.block[0] // team) >= 10
             if plan.packs:  # and all threads have all packs but the last one
@@ -117,6 +116,11 @@ def test_a_plan_holds_every_row() -> None:
             pieces = softmax_plan.pieces(10, n, dtype, True)
             team = pieces.lanes or pieces.block[0]
             assert pieces.grid[1] * pieces.packs * pieces.width * team >= n
+
+
+def test_ten_classes_take_one_thread_and_a_thousand_some_lanes() -> None:
+    lanes = [softmax_plan.rows(100, n, dtypes.bfloat16, True, 1, once=True).lanes for n in (10, 1024, 2048, 4096)]
+    assert lanes == [1, 16, 32, 0]
 
 
 def test_infinities_and_large_numbers(gpu: Any, cuda: Any) -> None:

@@ -15,6 +15,7 @@ from minorm.kernels.gpu import launch
 
 THREADS = 128  # threads in a block whose teams are lanes of a warp
 LONGEST = 512  # the most threads of a block with one row
+SEVERAL = 256  # threads of a block of which a multiprocessor runs several, so that some read while others add up
 REGISTERS = 128  # the most bytes of its rows that a thread keeps
 MOST_PACKS = 8  # the most accesses that a thread keeps of a row
 USUAL_PACKS = 4  # enough bytes on their way
@@ -37,28 +38,28 @@ def _most(storage: np.dtype[Any], width: int, inputs: int) -> int:
 
 
 @functools.lru_cache(maxsize=4096)
-def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int, usual: int = USUAL_PACKS) -> Plan:
+def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int, once: bool = False) -> Plan:
     """Plan a launch for `count` rows of n elements, where registers hold the rows of `inputs` arrays.
 
-    A team gets more threads before a thread gets more than `usual` accesses, up to a warp, and then from a block on.
-    Few threads are best for a kernel whose last step is done by one thread of a team; many of them write rows better.
+    once: the kernel reads every row once, so a block need not keep its row. One thread of a team does the last step, so
+    few threads are best. Other kernels write a row, which many threads do better.
     """
     width = launch.width(storage.itemsize, n) if aligned else 1
     integer = launch.index_type(count * n)
     accesses = -(-n // width)
     most = _most(storage, width, inputs)
-    usual = min(most, usual)
+    usual = most if once else min(most, USUAL_PACKS)
     if accesses <= launch.WARP * most:
         lanes = 1
         while lanes < launch.WARP and lanes * usual < accesses:
             lanes *= 2
         grid = (launch.blocks(count, THREADS // lanes),)
         return Plan(integer, width, -(-accesses // lanes), lanes, grid, (THREADS,))
-    threads = 2 * launch.WARP
-    while threads * min(usual, USUAL_PACKS) < accesses and threads < LONGEST:
+    threads, longest = 2 * launch.WARP, SEVERAL if once else LONGEST
+    while threads * usual < accesses and threads < longest:
         threads *= 2
     packs = -(-accesses // threads)
-    return Plan(integer, width, packs if packs <= most else 0, 0, (count,), (threads,))
+    return Plan(integer, width, 0 if once or packs > most else packs, 0, (count,), (threads,))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -69,6 +70,6 @@ def pieces(count: int, n: int, storage: np.dtype[Any], aligned: bool) -> Plan:
     plan = rows(count, n, storage, aligned, 1)
     if plan.packs:
         return plan._replace(grid=(*plan.grid, 1))
-    packs, threads = _most(storage, plan.width, 1), LONGEST // 2
+    packs, threads = _most(storage, plan.width, 1), SEVERAL
     number = -(-n // (plan.width * packs * threads))
     return plan._replace(packs=packs, grid=(count, min(number, MOST_PIECES)), block=(threads,))
