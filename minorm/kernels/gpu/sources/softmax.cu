@@ -191,7 +191,8 @@ __global__ void columns(I count, I n, I inner, const T* __restrict__ a, const T*
     apply<F, O, 1, C>(part, true, out + from);
 }
 
-// log(sum) for 16-bit numbers of which one exponential is 1: precise also where the others are small.
+// log(sum), where the largest exponential is 1. For 16-bit logits float32 is enough: where `power` is least exact, a term
+// weighs little, and log1p is exact also if all other terms are small.
 template <class T> __device__ inline double log_sum(double sum, float) {
     return sizeof(T) == 2 ? (double)log1pf((float)(sum - 1)) : log(sum);
 }
