@@ -124,7 +124,9 @@ def class_rows(x):
 
 def class_axis(rows, shape):
     """Reverse `class_rows`: return the rows in the original `shape`."""
-    if len(shape) <= 2:
+    if rows.shape == shape:
+        return rows  # a view of it would be copied before it becomes a leaf's gradient
+    if len(shape) == 1:
         return rows.reshape(shape)
     return np.moveaxis(rows.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
 

@@ -55,7 +55,7 @@ def most_threads(kernel: str) -> int:
     if name.startswith("merge_"):
         splits = next(int(word) for word in words if word.isdecimal())
         return norm_plan.merge(1, norm_plan.SERIAL * splits).block[0]
-    return 512 if name in ("row_forward", "row_backward", "rows", "cross_entropy") else 256
+    return 512 if name in ("row_forward", "row_backward", "rows", "cross_entropy_grad") else 256
 
 
 def compiled(program: Any, keys: Iterable[tuple[Any, ...]]) -> None:

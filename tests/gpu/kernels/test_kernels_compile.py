@@ -33,16 +33,17 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
         return one + [("map_two", name, *wide) for name in two_of]
     if file == "softmax.cu":
         found: list[tuple[Any, ...]] = [
-            ("cross_entropy", dtype, compute, width, False, index),
-            *[("cross_entropy_grad", dtype, kind, compute, width, index) for kind in dict.fromkeys((dtype, compute))],
+            ("cross_entropy", dtype, compute, width, 8, 16, index, True),  # eight packs of a thread, sixteen lanes
+            ("cross_entropy", dtype, compute, width, 0, 0, index, True),
+            *[("cross_entropy_grad", *two, compute, width, 8, 32, index) for two in dict.fromkeys([(dtype,) * 2, two])],
             ("sum_losses", dtype, compute),
             ("sum_parts", dtype),
         ]
         for name, inputs in {"softmax": 1, "log_softmax": 1, "softmax_grad": 2, "log_softmax_grad": 2}.items():
-            most = min(8, softmax_plan.REGISTERS // (compute.itemsize * width * inputs))
             for types in dict.fromkeys([(dtype, dtype, compute), (dtype, compute, compute), (compute, dtype, compute)]):
-                few = min(most, softmax_plan.REGISTERS // (types[0].itemsize * width * inputs))
-                found += [("rows", f"op::{name}", *types, width, packs, False, index) for packs in (0, few)]
+                most = min(8, max(1, softmax_plan.REGISTERS // (types[0].itemsize * width * inputs)))
+                teams = [(most, 32), (most, 0) if name == "softmax" else (0, 0)]
+                found += [("rows", f"op::{name}", *types, width, packs, lanes, index) for packs, lanes in teams]
                 found += [("columns", f"op::{name}", *types, index)]
         return found
     if file == "sums.cu":
@@ -108,7 +109,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     [
         ("elementwise.cu", "map_two<op::relu, __half, float, 8, int>"),
         ("elementwise.cu", "map_along<op::add, __nv_bfloat16, float, 8, int>"),
-        ("softmax.cu", "rows<op::softmax_grad, float, float, float, 4, 4, true, int>"),
+        ("softmax.cu", "rows<op::softmax_grad, float, float, float, 4, 4, 32, int>"),
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
         ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
@@ -130,6 +131,24 @@ def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, nam
     assert re.search(r"ld\.global\.(?:nc\.)?(v4\.[uf]32|v2\.f64)", assembly)
     assert re.search(r"st\.global\.(v4\.[uf]32|v2\.f64)", assembly) or file == "sums.cu"  # whose results are few
     assert ".local" not in assembly
+
+
+@pytest.mark.skipif(nvrtc.disassembler is None, reason="no NVRTC, or no nvdisasm")
+@pytest.mark.parametrize(
+    ("file", "name", "loads"),
+    [
+        ("softmax.cu", "rows<op::softmax, __nv_bfloat16, __nv_bfloat16, float, 8, 4, 32, int>", 4),
+        ("softmax.cu", "rows<op::softmax_grad, __nv_bfloat16, __nv_bfloat16, float, 8, 4, 32, int>", 8),
+        ("softmax.cu", "cross_entropy<__nv_bfloat16, float, 8, 8, 16, int, true>", 8),
+        ("softmax.cu", "cross_entropy<float, float, 4, 8, 32, int, false>", 8),
+        ("softmax.cu", "cross_entropy_grad<__nv_bfloat16, float, float, 8, 4, 32, int>", 4),
+        ("sums.cu", "sum_rows<__nv_bfloat16, double, 8, false, int>", 8),
+        ("sums.cu", "sum_columns<float, double, 4, 32, int>", 8),
+    ],
+)
+def test_all_loads_are_issued_before_the_first_is_used(file: str, name: str, loads: int) -> None:
+    """A row that fits into registers, or a batch, is on its way before the arithmetic begins."""
+    assert nvrtc.loads_in_flight(source(file), name) >= loads
 
 
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")

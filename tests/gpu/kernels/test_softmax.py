@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import instances
@@ -12,6 +14,7 @@ import shim
 import minorm as mn
 import minorm.functional as F
 from minorm.devices import dtypes
+from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.plans import softmax_plan
 from minorm.kernels.reference import softmax as reference
 
@@ -19,7 +22,7 @@ pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
 FUNCTIONS = {"softmax": 1, "log_softmax": 1, "softmax_grad": 2, "log_softmax_grad": 2}
 SHAPES = [((1, 1), -1), ((5, 3), -1), ((3, 100), -1), ((9, 64), 1), ((2, 1030), 1), ((3, 5, 4), 1), ((130, 3), 0)]
 LONG = (1, 2100)  # with few registers allowed, this is read again and again
-CLASSES = [(1, 1), (7, 10), (3, 64), (2, 1030)]
+CLASSES = [(1, 1), (7, 10), (3, 64), (2, 1030), LONG]
 
 
 def needed() -> list[tuple[Any, ...]]:
@@ -30,16 +33,18 @@ def needed() -> list[tuple[Any, ...]]:
             for shape, axis in SHAPES:
                 if axis in (-1, len(shape) - 1):
                     plan = softmax_plan.rows(shape[0], shape[1], dtype, True, inputs)
-                    rest = (plan.width, plan.packs, plan.warp, plan.integer)
+                    rest = (plan.width, plan.packs, plan.lanes, plan.integer)
                     keys.append(("rows", f"op::{name}", dtype, dtype, compute, *rest))
             keys.append(("columns", f"op::{name}", dtype, dtype, compute, dtypes.int32))
-            keys.append(("rows", f"op::{name}", dtype, dtype, compute, 16 // dtype.itemsize, 0, False, dtypes.int32))
+            width = launch.width(dtype.itemsize, LONG[1])
+            keys.append(("rows", f"op::{name}", dtype, dtype, compute, width, 0, 0, dtypes.int32))
         for shape in CLASSES:
-            plan = softmax_plan.rows(*shape, dtype, True, 0)
-            keys.append(("cross_entropy", dtype, compute, plan.width, plan.warp, plan.integer))
-            keys += [
-                ("cross_entropy_grad", dtype, kind, compute, plan.width, plan.integer) for kind in {dtype, compute}
-            ]
+            plan = softmax_plan.rows(*shape, dtype, True, 1, once=True)
+            rest = (plan.width, plan.packs, plan.lanes, plan.integer)
+            keys += [("cross_entropy", dtype, compute, *rest, smooth) for smooth in (False, True)]
+            plan = softmax_plan.pieces(*shape, dtype, True)
+            rest = (plan.width, plan.packs, plan.lanes, plan.integer)
+            keys += [("cross_entropy_grad", dtype, kind, compute, *rest) for kind in {dtype, compute}]
         keys += [("sum_losses", dtype, compute), ("sum_parts", dtype)]
     return keys
 
@@ -74,24 +79,48 @@ def test_softmax(shape: Any, axis: int, dtype: Any, gpu: Any, cuda: Any) -> None
     assert cuda.transfers.to_host == 0
 
 
-@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
-def test_rows_too_long_for_registers(dtype: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+@pytest.fixture
+def few_registers(gpu: Any, monkeypatch: Any) -> Iterator[None]:
+    plans = softmax_plan.rows, softmax_plan.pieces
+    for plan in plans:
+        plan.cache_clear()
     monkeypatch.setattr(softmax_plan, "REGISTERS", 0)
-    monkeypatch.setattr(gpu.softmax_plan, "REGISTERS", 0)
-    gpu.softmax_plan.rows.cache_clear()
-    assert gpu.softmax_plan.rows(*LONG, dtype, True, 1).packs == 0
+    yield
+    for plan in plans:
+        plan.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+def test_rows_too_long_for_registers(dtype: Any, few_registers: None, gpu: Any, cuda: Any) -> None:
+    assert softmax_plan.rows(*LONG, dtype, True, 1).packs == 0
     compare(gpu, cuda, LONG, -1, dtype)
-    gpu.softmax_plan.rows.cache_clear()
+    assert softmax_plan.pieces(*LONG, dtype, True).grid[1] > 2
+    for smoothing in (0.0, 0.1):
+        compare_cross_entropy(gpu, cuda, LONG, dtype, smoothing)
+
+
+def test_more_pieces_than_a_grid_has(few_registers: None, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(softmax_plan, "MOST_PIECES", 2)  # so that a block takes every other piece
+    compare_cross_entropy(gpu, cuda, LONG, dtypes.float32, 0.1)
 
 
 def test_a_plan_holds_every_row() -> None:
-    for dtype in instances.FLOATS:
-        for n in (1, 31, 512, 513, 1000, 16384, 50_257, 10**6):
-            plan = softmax_plan.rows(10, n, dtype, True, 1)
-            team = 32 if plan.warp else plan.block[0]
-            held = plan.packs * plan.width * team
-            assert held >= n or plan.packs == 0
-            assert plan.packs * plan.width * dtypes.compute_type(dtype).itemsize <= softmax_plan.REGISTERS
+    for dtype, inputs, once in itertools.product(instances.FLOATS, (1, 2), (False, True)):
+        for n in (1, 2, 7, 10, 31, 512, 513, 1000, 16384, 50_257, 10**6):
+            plan = softmax_plan.rows(10, n, dtype, True, inputs, once)
+            team = plan.lanes or plan.block[0]
+            assert plan.grid[0] * (plan.block[0] // team) >= 10
+            if plan.packs:  # and all threads have all packs but the last one
+                assert (plan.packs - 1) * plan.width * team < n <= plan.packs * plan.width * team
+            assert plan.packs * plan.width * dtype.itemsize * inputs <= softmax_plan.REGISTERS
+            pieces = softmax_plan.pieces(10, n, dtype, True)
+            team = pieces.lanes or pieces.block[0]
+            assert pieces.grid[1] * pieces.packs * pieces.width * team >= n
+
+
+def test_ten_classes_take_one_thread_and_a_thousand_some_lanes() -> None:
+    lanes = [softmax_plan.rows(100, n, dtypes.bfloat16, True, 1, once=True).lanes for n in (10, 1024, 2048, 4096)]
+    assert lanes == [1, 16, 32, 0]
 
 
 def test_infinities_and_large_numbers(gpu: Any, cuda: Any) -> None:
@@ -110,6 +139,10 @@ def test_infinities_and_large_numbers(gpu: Any, cuda: Any) -> None:
 @pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
 @pytest.mark.parametrize("shape", CLASSES)
 def test_cross_entropy(shape: Any, dtype: Any, smoothing: float, gpu: Any, cuda: Any) -> None:
+    compare_cross_entropy(gpu, cuda, shape, dtype, smoothing)
+
+
+def compare_cross_entropy(gpu: Any, cuda: Any, shape: Any, dtype: Any, smoothing: float) -> None:
     x, dy = random(shape, dtype), random(shape[0], dtype, 1)
     target = np.random.default_rng(2).integers(0, shape[1], shape[0])
     target[: shape[0] // 2] = -100
@@ -176,6 +209,7 @@ def test_any_order_of_threads_gives_the_same_bits(gpu: Any, cuda: Any) -> None:
     [
         ("    __syncthreads();\n    for (int warp = 0", "    for (int warp = 0"),
         ("warp < blockDim.x / 32; warp++", "warp < blockDim.x / 32 - 1; warp++"),
+        ("if (top < highest) total *=", "if (top > highest) total *="),
     ],
 )
 def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
@@ -183,7 +217,7 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, m
     assert right in text
     plan = softmax_plan.rows(2, 1030, dtypes.float32, True, 1)
     float32 = dtypes.float32
-    key = ("rows", "op::log_softmax", float32, float32, float32, plan.width, plan.packs, plan.warp, plan.integer)
+    key = ("rows", "op::log_softmax", float32, float32, float32, plan.width, plan.packs, plan.lanes, plan.integer)
     name = instances.expression(*key)
     module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=[name])
     monkeypatch.setitem(gpu._program._kernels, key, module.get_function(name))
@@ -266,7 +300,7 @@ def test_the_losses_type_and_gradient_are_those_of_widened_logits(reduction: str
 
 
 def test_a_loss_and_its_gradient_are_three_launches(cuda: Any) -> None:
-    """And a copy of the labels, which the caller may fill again, and one of the gradient, which is the leaf's own."""
+    """And a copy of the labels, which the caller may fill again. The gradient becomes the leaf's without a copy."""
     logits = mn.tensor(random((9, 20), dtypes.bfloat16), device="cuda", requires_grad=True)
     labels = mn.tensor(np.arange(9), device="cuda")
     x = logits.array
@@ -278,7 +312,7 @@ def test_a_loss_and_its_gradient_are_three_launches(cuda: Any) -> None:
         loss.backward()
         assert not cuda.transfers.launches
         names = [name.partition("<")[0] for name in shim.State.ran]
-        assert names == ["move", "cross_entropy", "sum_losses", "fill", "cross_entropy_grad", "move"]
+        assert names == ["move", "cross_entropy", "sum_losses", "fill", "cross_entropy_grad"]
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -24,36 +24,31 @@ def test_the_border_is_below_what_an_int_can_hold() -> None:
     assert launch.index_type(2**31 - 2**24) == dtypes.int64
 
 
-def test_the_largest_index_counts_and_not_the_size() -> None:
-    from minorm.kernels.gpu.plans import softmax_plan
-
-    border = 2**31 - 2**24
-    assert softmax_plan.columns_index(1, 2, 2**29) == dtypes.int32
-    assert softmax_plan.columns_index(1, 2, border // 3) == dtypes.int32  # the last step goes to 3 * inner
-    assert softmax_plan.columns_index(1, 2, border // 3 + 1) == dtypes.int64  # and the size is below the border
-    assert softmax_plan.columns_index(3, 5, border // 16 + 1) == dtypes.int64
-    assert softmax_plan.columns_index(2**20, 2**10, 2) == dtypes.int64
-
-
 def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
-    from minorm.kernels.gpu import conv, elementwise, launch, pool, random
+    from minorm.kernels.gpu import conv, elementwise, launch, pool, random, softmax
     from minorm.kernels.gpu.plans import softmax_plan, sums_plan
 
     monkeypatch.setattr(launch, "index_type", lambda size: dtypes.int64)
-    plans = sums_plan.plan, softmax_plan.rows
+    plans = sums_plan.plan, softmax_plan.rows, softmax_plan.pieces
     for plan in plans:
         plan.cache_clear()
     x = np.random.default_rng(0).standard_normal((2, 3, 6, 6)).astype(np.float32)
     w = np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
     there, windows, how = cuda.array(x), ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1)), ((1, 1), ((1, 1),) * 2, (1, 1), 1)
-    blocks = 7, 0, 1, 2
+    blocks, labels = (7, 0, 1, 2), np.arange(6)
+    logits, there_labels = cuda.array(x[0, 0]), cuda.array(labels)
+    expected, expected_lse = reference.softmax.cross_entropy(x[0, 0], labels)
     try:
+        loss, lse = elementwise.cross_entropy(logits, there_labels)
         y, places = pool.max_forward(there, *windows, False)
         pairs = [
             (elementwise.relu(there), reference.elementwise.relu(x)),
             (elementwise.relu_grad(there, there), reference.elementwise.relu_grad(x, x)),
             (elementwise.softmax(there), reference.softmax.softmax(x)),
             (elementwise.softmax(there, 1), reference.softmax.softmax(x, 1)),
+            (loss, expected), (lse, expected_lse),
+            (elementwise.cross_entropy_grad(loss, logits, there_labels, lse),
+             reference.softmax.cross_entropy_grad(expected, x[0, 0], labels, expected_lse)),
             (elementwise.sum_axes(there, (0, 2, 3)), x.sum((0, 2, 3))),
             (random.dropout(there, 0.3, blocks)[0], reference.random.dropout(x, 0.3, blocks)[0]),
             (random.uniform((9,), dtypes.float32, blocks), reference.random.uniform((9,), dtypes.float32, blocks)),
@@ -68,9 +63,10 @@ def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
     finally:
         for plan in plans:
             plan.cache_clear()
-    used = [key for family in (elementwise, pool, conv.columns, random) for key in family._program._kernels]
+    used = [key for family in (elementwise, pool, conv.columns, random, softmax) for key in family._program._kernels]
     assert {key[0] for key in used if dtypes.int64 in key} >= {
-        "map_one", "map_two", "forward", "im2col", "col2im", "dropout", "uniform",
+        "map_one", "map_two", "forward", "im2col", "col2im", "dropout", "uniform", "rows", "columns", "cross_entropy",
+        "cross_entropy_grad",
     }  # fmt: skip
 
 

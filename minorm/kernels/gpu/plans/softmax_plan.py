@@ -1,8 +1,7 @@
 """Distributes the rows of a softmax over teams of threads. This module needs neither a device nor an array.
 
-A team is a warp if its registers hold a row, else a block. `packs` is the number of accesses that a thread keeps in
-registers, or 0 if the row is too long for any block. With four accesses for each thread, enough bytes are loaded at the
-same time.
+A team is some lanes of a warp, or a block if the row is too long for a warp's registers. `packs` is the number of
+accesses that a thread keeps in registers, or 0 if the row is too long for any block.
 """
 
 from __future__ import annotations
@@ -12,53 +11,65 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minorm.devices import dtypes
 from minorm.kernels.gpu import launch
 
-WARPS = 4  # the rows of a block whose teams are warps
+THREADS = 128  # threads in a block whose teams are lanes of a warp
 LONGEST = 512  # the most threads of a block with one row
-REGISTERS = 128  # the most bytes of a row that a thread keeps
-USUAL_PACKS = 4
+SEVERAL = 256  # threads of a block of which a multiprocessor runs several, so that some read while others add up
+REGISTERS = 128  # the most bytes of its rows that a thread keeps
+MOST_PACKS = 8  # the most accesses that a thread keeps of a row
+USUAL_PACKS = 4  # enough bytes on their way
+MOST_PIECES = 65535  # of a grid along y
 
 
 class Plan(NamedTuple):
-    """A grid of teams of threads. Each team computes rows of a softmax."""
+    """A grid of teams of threads. Each team computes a row, or a piece of it."""
 
     integer: np.dtype[Any]  # the type of indices
     width: int
     packs: int
-    warp: bool
-    grid: tuple[int]
+    lanes: int  # the threads of a team within a warp; 0 if a team is a block
+    grid: tuple[int, ...]
     block: tuple[int]
 
 
-def columns_index(outer: int, n: int, inner: int) -> np.dtype[Any]:
-    """Return the index type for a kernel in which each thread has a row with steps of `inner`. The largest index is one
-    step beyond the last row.
-    """
-    return launch.index_type((outer * n + 1) * inner)
+def _most(storage: np.dtype[Any], width: int, inputs: int) -> int:
+    return max(1, min(MOST_PACKS, REGISTERS // (storage.itemsize * width * inputs)))
 
 
 @functools.lru_cache(maxsize=4096)
-def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int) -> Plan:
-    """Plan a launch for `count` rows of n elements.
+def rows(count: int, n: int, storage: np.dtype[Any], aligned: bool, inputs: int, once: bool = False) -> Plan:
+    """Plan a launch for `count` rows of n elements, where registers hold the rows of `inputs` arrays.
 
-    Registers hold the rows of `inputs` arrays. If `inputs` is 0, a row is read only once, and registers hold no row.
+    once: the kernel reads every row once, so a block need not keep its row. One thread of a team does the last step, so
+    few threads are best. Other kernels write a row, which many threads do better.
     """
     width = launch.width(storage.itemsize, n) if aligned else 1
     integer = launch.index_type(count * n)
     accesses = -(-n // width)
-    kept = dtypes.compute_type(storage).itemsize * width * max(1, inputs)
-    most = max(1, min(8, REGISTERS // kept))
-    usual = min(most, USUAL_PACKS)
-    warp = accesses <= launch.WARP * usual
-    threads = launch.WARP
-    while not warp and threads * usual < accesses and threads < LONGEST:
+    most = _most(storage, width, inputs)
+    usual = most if once else min(most, USUAL_PACKS)
+    if accesses <= launch.WARP * most:
+        lanes = 1
+        while lanes < launch.WARP and lanes * usual < accesses:
+            lanes *= 2
+        grid = (launch.blocks(count, THREADS // lanes),)
+        return Plan(integer, width, -(-accesses // lanes), lanes, grid, (THREADS,))
+    threads, longest = 2 * launch.WARP, SEVERAL if once else LONGEST
+    while threads * usual < accesses and threads < longest:
         threads *= 2
-    packs = 1
-    while packs * threads < accesses:
-        packs *= 2
-    if packs > most or not inputs:
-        packs = 0
-    teams = WARPS if warp else 1
-    return Plan(integer, width, packs, warp, (launch.blocks(count, teams),), (threads * teams,))
+    packs = -(-accesses // threads)
+    return Plan(integer, width, 0 if once or packs > most else packs, 0, (count,), (threads,))
+
+
+@functools.lru_cache(maxsize=4096)
+def pieces(count: int, n: int, storage: np.dtype[Any], aligned: bool) -> Plan:
+    """Do the same for a kernel that needs no sums. A row that is too long for a block is cut into pieces, whose number
+    is the second number of the grid.
+    """
+    plan = rows(count, n, storage, aligned, 1)
+    if plan.packs:
+        return plan._replace(grid=(*plan.grid, 1))
+    packs, threads = _most(storage, plan.width, 1), SEVERAL
+    number = -(-n // (plan.width * packs * threads))
+    return plan._replace(packs=packs, grid=(count, min(number, MOST_PIECES)), block=(threads,))

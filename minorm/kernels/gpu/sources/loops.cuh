@@ -105,11 +105,6 @@ template <int N, class I> struct Cursor {
 // for each feature that takes more registers (LESS), such as wide indices, and one less for double.
 template <class C, class I, int LESS> constexpr int BLOCKS = sizeof(C) == 8 || LESS >= 2 ? 1 : (sizeof(I) == 8 ? 2 : 3) - LESS;
 
-// The number of packs of V that a thread loads before it uses the first: enough bytes in flight for the memory's rate.
-template <class T, int V, int BYTES> struct Batch {
-    static const int FIT = BYTES / (int)(sizeof(T) * V), SIZE = FIT > 8 ? 8 : FIT < 2 ? 2 : FIT;
-};
-
 // k, d, rstd of a row in the type computed in. The statistics lie in four rows: k, d, var, rstd.
 template <class C> struct Statistics {
     C k, d, rstd;

@@ -15,6 +15,9 @@ __device__ inline float erfc_of(float v) { return erfcf(v); }
 __device__ inline double erfc_of(double v) { return erfc(v); }
 __device__ inline float sqrt_of(float v) { return sqrtf(v); }
 __device__ inline double sqrt_of(double v) { return sqrt(v); }
+// The larger of two numbers, or the other one if one of them is NaN.
+__device__ inline float larger(float a, float b) { return fmaxf(a, b); }
+__device__ inline double larger(double a, double b) { return fmax(a, b); }
 // Returns a * b, rounded separately, never in a fused multiply-add. Otherwise the compiler decides from the surrounding
 // code whether to fuse. But if a product is subtracted again from a sum, it must have the bits that went into the sum,
 // and a formula must have the same bits in every kernel.

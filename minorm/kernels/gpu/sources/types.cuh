@@ -96,6 +96,11 @@ template <class T, int V, class C, class I> __device__ inline void put_rounded(T
     *reinterpret_cast<Held<T, V>*>(y + at) = held;
 }
 
+// The number of packs of V that a thread loads before it uses the first: enough bytes in flight for the memory's rate.
+template <class T, int V, int BYTES> struct Batch {
+    static const int FIT = BYTES / (int)(sizeof(T) * V), SIZE = FIT > 8 ? 8 : FIT < 2 ? 2 : FIT;
+};
+
 // Calls f(0), f(1) ... f(E - 1), unrolled even if f is long, so that arrays indexed by the number stay in registers.
 template <int E> struct Unrolled {
     template <class F> static __device__ __forceinline__ void run(F&& f) {
