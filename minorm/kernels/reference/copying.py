@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
+__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad", "reshaped"]
 
 WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # bytes -> a type that NumPy moves as a whole
 
@@ -66,3 +66,8 @@ def in_rows(x: Any) -> Any:
 def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
     """Return x with (before, after) elements of `value` added at the ends of each axis."""
     return np.pad(x, widths, constant_values=x.dtype.type(value))
+
+
+def reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return the elements of x, row by row, in another shape: a view if strides can give it, else a copy."""
+    return x.reshape(shape)

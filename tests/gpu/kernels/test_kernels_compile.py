@@ -26,10 +26,15 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
     compute = dtypes.compute_type(dtype)
     two, wide = (dtype, compute), (dtype, compute, width, index)
     if file == "elementwise.cu":
-        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale", "over"]]
+        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale", "over", "neg"]]
         two_of = [f"op::{name}" for name in [*ACTIVATIONS, "add", "sub", "mul", "div"]]
         along = ["op::add", "op::div", "op::swapped<op::sub>", "op::swapped<op::gelu>"]  # which takes most registers
-        one += [("map_along", name, *wide) for name in along]
+        ways = True, False
+        one += [("map_broadcast", name, *(dtype,) * 3, *wide[1:3], flat, index) for name in along for flat in ways]
+        other = dtypes.float32 if dtype != dtypes.float32 else dtypes.float64
+        result = max(dtype, other, key=lambda kind: kind.itemsize)
+        of_both = result, dtypes.compute_type(result), min(width, 16 // result.itemsize), True, index
+        one += [("map_broadcast", "op::add", *types, *of_both) for types in ((dtype, other), (other, dtype))]
         return one + [("map_two", name, *wide) for name in two_of]
     if file == "softmax.cu":
         found: list[tuple[Any, ...]] = [
@@ -107,7 +112,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     ("file", "name"),
     [
         ("elementwise.cu", "map_two<op::relu, __half, float, 8, int>"),
-        ("elementwise.cu", "map_along<op::add, __nv_bfloat16, float, 8, int>"),
+        ("elementwise.cu", "map_broadcast<op::add, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, 8, true, int>"),
         ("softmax.cu", "rows<op::softmax_grad, float, float, float, 4, 4, true, int>"),
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
