@@ -15,7 +15,8 @@ from minorm.kernels.gpu.source import FOLDER, expression, options, source
 
 INT, LONG = dtypes.int32, dtypes.int64
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
-FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu", "copying.cu"]
+FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu", "copying.cu",
+         "clipping.cu"]  # fmt: skip
 # Of pooling, for averages and for the largest; eight places, int32, are two accesses.
 READS = {"forward": (9, 9), "forward_columns": (9, 9), "backward_groups": (4, 12), "backward_columns": (4, 8)}
 PARAMETERS = 4096  # bytes of arguments that every device takes
@@ -68,6 +69,10 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
             found += [("move", dtype, other, access, False, index)]
             found += [("turn", dtype, other, width, second, 64, False, index)]
         return found
+    if file == "clipping.cu":
+        kinds = "squares", "absolutes", "largest", "powers"
+        powers = [(name, *two, width, kind) for name in ("add_powers", "clip_norm") for kind in kinds]
+        return [*powers, ("clip_value", *two, width)]
     if file == "pool.cu":
         return pooling(dtype, compute, width, index)
     if file == "conv.cu":
@@ -117,6 +122,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
         ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
+        ("clipping.cu", "add_powers<__nv_bfloat16, float, 8, squares>"),
         ("copying.cu", "move<unsigned short, unsigned short, 8, false, int>"),
         ("copying.cu", "turn<unsigned short, unsigned short, 8, 8, 64, false, int>"),
         ("copying.cu", "turn<float, __half, 4, 8, 16, false, int>"),
