@@ -109,7 +109,8 @@ def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
 def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
     """Return the result of the operation `name` for a and b, as a new array.
 
-    The result has the layout of the first argument that has no gaps and is not repeated, else C order.
+    The result has the memory order of the first argument that has its shape and no gaps; else of the first that has its
+    shape and is not repeated; else C order.
     """
     if a.dtype not in dtypes.FLOATS or b.dtype not in dtypes.FLOATS or not a.size or not b.size:
         return in_order(fallback, a, b)
@@ -135,10 +136,9 @@ def _result_type(a: Any, b: Any) -> Any:
 def _empty_result(a: Any, b: Any, dtype: Any) -> Any:
     """Allocate the result of two operands that broadcast against each other."""
     shape = _result_shape(a.shape, b.shape)
-    for operand in (a, b):
-        if operand.shape == shape and is_dense(operand):
-            return memory.empty_like(operand, dtype)
-    return memory.empty(shape, dtype)
+    full = [operand for operand in (a, b) if operand.shape == shape and (operand.ndim == 0 or 0 not in operand.strides)]
+    like = next((operand for operand in full if is_dense(operand)), full[0] if full else None)
+    return memory.empty(shape, dtype) if like is None else memory.empty_like(like, dtype)
 
 
 @functools.lru_cache(maxsize=4096)
