@@ -53,6 +53,8 @@ class Module(Attributes):
     ignored_keys: ClassVar[tuple[str, ...]] = ()  #: Keys of older layers, which `load_state_dict` skips.
     _optional_keys: ClassVar[tuple[str, ...]] = ()  #: Keys that older files may lack: the module keeps its values.
 
+    _of_convolutions: ClassVar[tuple[str, ...]] = ()  #: Names of parameters that a convolution reads as its weights.
+
     def __init__(self) -> None:
         super().__init__()
         self.__dict__["training"] = True
@@ -392,13 +394,16 @@ class Module(Attributes):
         device: Any = None,
         dtype: Any = None,
         non_blocking: bool = False,  # noqa: ARG002
-        memory_format: Any = None,  # noqa: ARG002
+        memory_format: Any = None,
     ) -> Self:
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer that was made
         earlier still updates the parameters. Raises TypeError if dtype is not a float type. If one tensor cannot be
         converted, the whole module is unchanged.
+
+        On a GPU, memory_format=mn.channels_last lays tensors of four axes with the channels last. Convolutions do this
+        for their weights by themselves where it is faster.
 
         Example:
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype
@@ -415,7 +420,9 @@ class Module(Attributes):
                 dtype = value
         if dtype is not None:
             dtype = dtypes.check_float("Module.to", dtype)
-        convert = Conversion((tensor for _, tensor in self._named("", True, *MOVED)), device, dtype)
+        weights = [module.__dict__.get(name) for module in self.modules() for name in module._of_convolutions]
+        tensors = (tensor for _, tensor in self._named("", True, *MOVED))
+        convert = Conversion(tensors, device, dtype, memory_format, weights)
 
         def swap() -> None:
             self._apply(convert)

@@ -36,7 +36,10 @@ METHODS = {
     "cuda.device": "the number or name of the GPU; None is the current one",
     "dtype": "the float type to convert to; None keeps the type",
     "non_blocking": "accepted but ignored",
-    "memory_format": "accepted but ignored: parameters keep their order in memory",
+    "memory_format": (
+        "the order in memory on a GPU, such as minorm.channels_last, for tensors with as many axes as the order; None "
+        "keeps the order"
+    ),
     "args": "device and dtype in any order",
     "forward.args": "the arguments that the module is called with",
     "forward.kwargs": "the named arguments that the module is called with",

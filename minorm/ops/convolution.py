@@ -75,7 +75,7 @@ class ConvolutionTranspose(Function):
         dy = conv.laid_out(dy, dy.dtype)
         dx = dw = db = None
         if self.needs[1]:  # first, as in kernels/reference/conv.py
-            dw, _ = conv.grad_weight(x, dy, w.shape, *self.how, False)
+            dw, _ = conv.grad_weight(x, dy, w.shape, *self.how, False, w)
         if self.needs[2]:
             db = conv.grad_bias(dy)
         if self.needs[0]:

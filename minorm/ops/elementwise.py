@@ -30,7 +30,11 @@ def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) 
     """Return `rule(*arrays)`, summed to `shape`. If the result is large, it is computed and summed in blocks along its
     longest axis, in a fixed order.
     """
-    if type(arrays[0]) is not np.ndarray:  # CuPy's where() gives float32 for bfloat16
+    if type(arrays[0]) is not np.ndarray:
+        kernels = backend(arrays[0]).elementwise
+        if rule in (kernels.mul, kernels.div):  # these keep the order of memory
+            return sum_to(rule(*arrays), shape)
+        # CuPy's where() gives float32 for bfloat16
         return sum_to(in_order(rule, *arrays).astype(arrays[0].dtype, copy=False), shape)
     full = np.broadcast_shapes(*[a.shape for a in arrays])
     if full == shape or np.prod(full, dtype=np.int64) <= BLOCK:
@@ -79,7 +83,8 @@ class Sub(Function):
 
     def backward(self, dy: Any) -> Any:
         a, b = self.shapes
-        return sum_to(dy, a) if self.needs[0] else None, in_order(np.negative, sum_to(dy, b)) if self.needs[1] else None
+        negative = backend(dy).elementwise.neg
+        return sum_to(dy, a) if self.needs[0] else None, negative(sum_to(dy, b)) if self.needs[1] else None
 
     def gradient(self, dy: Any) -> Any:
         a, b = self.shapes
@@ -288,10 +293,10 @@ class Neg(Function):
     """-x"""
 
     def forward(self, x: Any) -> Any:
-        return in_order(np.negative, x)
+        return backend(x).elementwise.neg(x)
 
     def backward(self, dy: Any) -> Any:
-        return in_order(np.negative, dy)
+        return backend(dy).elementwise.neg(dy)
 
     def gradient(self, dy: Any) -> Any:
         return -dy

@@ -9,7 +9,7 @@ import numpy as np
 
 from minorm.graph.expressions import summed_to
 from minorm.graph.graph import Function
-from minorm.kernels.select import backend
+from minorm.kernels.select import backend, is_array
 from minorm.ops.elementwise import sum_to
 
 
@@ -61,5 +61,8 @@ class MatMul(Function):
 
 
 def as_rows(x):
-    """Return x (..., n) as (rows, n). The number of rows may be 0."""
-    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    """Return x (..., n), an array or a Tensor, as (rows, n). The number of rows may be 0."""
+    if x.ndim == 2:
+        return x
+    shape = math.prod(x.shape[:-1]), x.shape[-1]
+    return backend(x).copying.reshaped(x, shape) if is_array(x) else x.reshape(shape)

@@ -22,13 +22,13 @@ class Reshape(Function):
 
     def forward(self, x: Any, *, shape: tuple[int, ...]) -> Any:
         self.shape = x.shape
-        y = x.reshape(shape)
+        y = backend(x).copying.reshaped(x, shape)
         if not x.flags.c_contiguous:
             self.view = overlap(x, y)
         return y
 
     def backward(self, dy: Any) -> Any:
-        return dy.reshape(self.shape)
+        return backend(dy).copying.reshaped(dy, self.shape)
 
     def gradient(self, dy: Any) -> Any:
         return Reshape.apply(dy, shape=self.shape)

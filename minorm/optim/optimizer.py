@@ -8,6 +8,7 @@ A subclass defines `_update(group, parameters, gradients)`, which does one step 
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -23,6 +24,7 @@ from minorm.optim.rates import as_number, checked_number, set_rate
 from minorm.support.argument_errors import Checked, conversion, is_foreign, kind_of
 from minorm.support.documented import documented
 from minorm.support.states import check_kind, check_number, completed, shown
+from minorm.tensor.memory_formats import lies_like
 from minorm.tensor.tensor import Tensor
 
 _CPU = {"cpu"}
@@ -65,6 +67,7 @@ class Optimizer(Checked):
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in PyTorch: a `step` may make an entry
         self._places: dict[int, set[str]] = {}  # devices of a group's parameters at its last step
+        self._versions: dict[int, list[Any]] = {}  # of a group's parameters at its last step
         self.param_groups: list[dict[str, Any]] = []
         if (
             isinstance(params, (Tensor, np.ndarray, dict, str))
@@ -287,13 +290,17 @@ class Optimizer(Checked):
                 )
 
     def _follow(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
-        """Move the state to the parameters' devices, if model.to(device) has moved parameters since the last step."""
-        known = self._places.get(id(group["params"]))
+        """Bring the state to the parameters' devices and into their order in memory, if parameters have got new arrays
+        since the last step: model.to(device) moves them, and a convolution may lay its weights with the channels last.
+        """
+        key = id(group["params"])
+        known = self._places.get(key)
         if known == _CPU and all(type(p.array) is np.ndarray for p in parameters):
             return
-        places: set[str] = {p.device for p in parameters}
-        if places == known:
+        versions, seen = [p.version for p in parameters], self._versions.get(key, ())  # new ones with each new array
+        if known is not None and len(seen) == len(versions) and all(map(operator.is_, seen, versions)):
             return
+        places: set[str] = {p.device for p in parameters}
         for p, g in zip(parameters, [p.grad for p in parameters], strict=True):
             if g is not None and g.device != p.device:
                 raise RuntimeError(
@@ -302,8 +309,9 @@ class Optimizer(Checked):
                 )
             for name, value in self.state.get(p, {}).items():
                 if select.is_array(value):
-                    self.state[p][name] = devices.to_device(value, p.device)
-        self._places[id(group["params"])] = places
+                    moved = devices.to_device(value, p.device)
+                    self.state[p][name] = lies_like(moved, p.array) if moved.shape == p.shape else moved
+        self._places[key], self._versions[key] = places, versions
 
     def _plain(self, group: dict[str, Any]) -> dict[str, Any]:
         """Return the settings of a group; a rate that is a Tensor becomes a number."""
@@ -455,7 +463,7 @@ class Optimizer(Checked):
             )
         moved = devices.to_device(array, parameter.device)
         with devices.on_device_of(moved):
-            own = moved.astype(parameter.dtype, order="C", copy=moved is array)
+            own = lies_like(moved.astype(parameter.dtype, order="C", copy=moved is array), parameter.array)
         return Tensor(own) if isinstance(value, Tensor) and not self._is_ours else own  # a user's step expects Tensors
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler
 from minorm.support.documented import documented
+from minorm.tensor.memory_formats import lies_like
 from minorm.tensor.tensor import Tensor
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
@@ -87,6 +88,9 @@ class AveragedModel(Module):
     )
     def update_parameters(self, model: Module) -> None:
         """Set average = avg_fn(average, weights, n), where `weights` are the weights of `model`."""
+        for ours, theirs in zip(self.module.parameters(), model.parameters(), strict=True):
+            if ours.device == theirs.device and ours.shape == theirs.shape:
+                ours.set_array(lies_like(ours.array, theirs.array))  # a convolution may have turned its weights since
         fixed = {name for name, part in model.named_modules() if part.frozen}
         averages, latest = (self._averaged(m, fixed) for m in (self.module, model))
         count = int(self.n_averaged.item())

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from minorm import devices
 from minorm.devices import dtypes
 from minorm.kernels.order import memory_order
+from minorm.kernels.select import backend
 
 RANKS = {dtypes.channels_last: 4, dtypes.channels_last_3d: 5}
 _ROWS = (None, dtypes.contiguous_format, dtypes.preserve_format)
@@ -63,3 +65,32 @@ def laid_out(operation: str, array: Any, memory_format: Any, like: Any) -> Any:
         return array
     back = sorted(range(len(order)), key=order.__getitem__)
     return array.transpose(order).copy().transpose(back)
+
+
+def in_format(array: Any, memory_format: Any) -> Any:
+    """Return an array of a module in the order memory_format: the array itself if it lies so, else a copy.
+
+    Only arrays on a GPU with as many axes as the order are copied. channels_last is for four axes, channels_last_3d for
+    five; contiguous is for both.
+    """
+    memory_format = named(memory_format)
+    rank = RANKS.get(memory_format)
+    if memory_format in _ROWS[:1] or memory_format == dtypes.preserve_format:
+        return array
+    if rank is None:
+        order_of("Module.to", memory_format, array.shape)  # raises an error for an unknown name
+    if devices.is_host(array) or array.ndim not in ([rank] if rank else RANKS.values()):
+        return array
+    with devices.on_device_of(array):
+        return backend(array).conv.in_order(array, rank is not None)
+
+
+def lies_like(array: Any, like: Any) -> Any:
+    """Return an array on a GPU in the order of `like`, which has the same shape: the array itself or a copy.
+
+    An array on the CPU is returned as it is.
+    """
+    if devices.is_host(array) or devices.is_host(like):
+        return array
+    with devices.on_device_of(array):
+        return backend(array).copying.in_order_of(array, like)

@@ -7,6 +7,7 @@ take; so are the gradients. And in training steps of networks nothing is brought
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ import minorm as mn
 import minorm.functional as F
 from benchmarks import networks
 from minorm import models, nn, optim
+from minorm.distributed import DistributedDataParallel, simulate
 
 SHAPE = (2, 4, 5, 6)
 OPERATORS = {
@@ -161,26 +163,33 @@ def cudnn(cuda: Any, monkeypatch: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("how", ["float32 by TF32", "bfloat16"])
 @pytest.mark.parametrize("name", ["resnet20", "unet", "densenet"])
-def test_a_training_step_turns_no_images(name: str, how: str, cudnn: Any, cuda: Any) -> None:
+def test_a_training_step_turns_nothing(name: str, how: str, cudnn: Any, cuda: Any) -> None:
+    """Neither images nor weights nor gradients; and each of cuDNN's graphs has one order for all its arrays."""
     mn.manual_seed(0)
     mn.backends.cudnn.allow_tf32 = how != "bfloat16"
     model: Any = models.build(name, 3, 8, 10) if name == "resnet20" else getattr(networks, name)(mn)
     model = model.to("cuda")
     loss_function, optimizer = nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    rng, batch = np.random.default_rng(0), 7  # no weights have a first axis of this length
-    x = mn.tensor(rng.standard_normal((batch, 3, 8, 8), np.float32)).to("cuda").to(memory_format=mn.channels_last)
-    labels = mn.tensor(rng.integers(0, 10, (batch, 8, 8) if name == "unet" else batch)).to("cuda")
+    rng = np.random.default_rng(0)
+    x = mn.tensor(rng.standard_normal((2, 3, 8, 8), np.float32)).to("cuda").to(memory_format=mn.channels_last)
+    labels = mn.tensor(rng.integers(0, 10, (2, 8, 8) if name == "unet" else 2)).to("cuda")
+
+    def step() -> None:
+        with mn.autocast("cuda", dtype=mn.bfloat16) if how == "bfloat16" else contextlib.nullcontext():
+            loss = loss_function(model(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    step()  # in bfloat16, the first convolutions lay the weights, which are float32
     cuda.transfers.clear()
-    with mn.autocast("cuda", dtype=mn.bfloat16) if how == "bfloat16" else contextlib.nullcontext():
-        loss = loss_function(model(x), labels)
-    loss.backward()
-    optimizer.step()
-    made = {"zeros", "zeros_like"}  # the optimizer's state, once
-    assert set(cuda.transfers.launches) - made == {"cudnn", "gemm"} - ({"gemm"} if name == "unet" else set())
-    assert [shape for shape in cuda.transfers.turned if shape[0] == batch] == []
-    convolutions = sum(isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)) for module in model.modules())
-    weights = [shape for shape in cuda.transfers.turned if shape[0] != batch]
-    assert len(weights) <= 2 * convolutions  # once forward, and their gradient once
+    cudnn.strides.clear()
+    step()
+    assert set(cuda.transfers.launches) == {"cudnn", "gemm"} - ({"gemm"} if name == "unet" else set())
+    assert cuda.transfers.turned == []
+    assert set(cudnn.strides) == {(True, True, True)}
+    for p in model.parameters():
+        assert p.grad.array.strides == p.array.strides == optimizer.state[p]["momentum_buffer"].strides
 
 
 def test_the_double_sees_what_is_turned(cuda: Any) -> None:
@@ -196,3 +205,163 @@ def test_the_double_sees_what_is_turned(cuda: Any) -> None:
     x + x
     x.clone()
     assert cuda.transfers.turned == []
+
+
+# The weights of convolutions
+
+
+def lies_last(array: Any) -> bool:
+    """Are the channels last, and is the array not in C order as well?"""
+    return not array.flags.c_contiguous and bool(np.moveaxis(array.memory, 1, -1).flags.c_contiguous)
+
+
+def test_weights_are_laid_last_where_tensor_cores_compute(cudnn: Any, cuda: Any) -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 3, 2), nn.Conv2d(3, 5, 1), nn.Linear(2, 2))
+    rows = {name: value.numpy().copy() for name, value in layers.state_dict().items()}
+    for dtype, tf32, expected in (
+        (mn.float32, False, False), (mn.float32, True, True), (mn.float16, False, True), (mn.bfloat16, False, True),
+        (mn.float64, True, False),
+    ):  # fmt: skip
+        mn.backends.cudnn.allow_tf32 = tf32
+        model = copy.deepcopy(layers).to("cuda", dtype)
+        assert [lies_last(p.array) for p in model.parameters()] == [expected, False, expected, *[False] * 5]
+        for name, value in model.state_dict().items():  # bits and order of the CPU
+            for found in (value.cpu().numpy(), value.numpy(force=True)):
+                assert found.flags.c_contiguous
+                np.testing.assert_array_equal(found, rows[name].astype(dtype))
+        back = model.to("cpu")
+        assert all(p.array.flags.c_contiguous for p in back.parameters())
+
+
+def test_the_first_convolution_in_autocast_lays_its_weights(cudnn: Any, cuda: Any) -> None:
+    mn.manual_seed(0)
+    layer = nn.Conv2d(3, 4, 3).to("cuda")
+    x = images(0)[:, :3]
+    plain = layer(x)
+    plain.sum().backward()
+    old, version = layer.weight.array, layer.weight.version
+    assert not lies_last(old)  # float32 without TF32 stays in rows
+    with mn.autocast("cuda", dtype=mn.bfloat16):
+        y = layer(x)
+        y.sum().backward()
+        laid = layer.weight.array
+        layer(x)
+    assert layer.weight.array is laid  # once
+    assert layer.weight.version is not version
+    assert lies_last(laid)
+    assert lies_last(layer.weight.grad.array)
+    np.testing.assert_array_equal(laid.get(), old.get())
+    cudnn.strides.clear()
+    again = layer(x)  # rows again: it reads weights of either order
+    np.testing.assert_array_equal(again.cpu().numpy(), plain.cpu().numpy())
+    again.sum().backward()
+    assert lies_last(layer.weight.grad.array)
+
+
+def test_a_state_that_was_loaded_first_follows_its_weights(cudnn: Any, cuda: Any) -> None:
+    def trained(resumed: bool) -> tuple[Any, Any]:
+        mn.manual_seed(0)
+        layer = nn.Conv2d(3, 4, 3).to("cuda")
+        optimizer = optim.Adam(layer.parameters(), lr=0.1)
+        for number in range(3):
+            if resumed and number == 2:
+                state, entries = optimizer.state_dict(), layer.state_dict()
+                layer, optimizer = nn.Conv2d(3, 4, 3).to("cuda"), None
+                optimizer = optim.Adam(layer.parameters(), lr=0.1)
+                optimizer.load_state_dict(state)
+                layer.load_state_dict({name: value.cpu() for name, value in entries.items()})
+            with mn.autocast("cuda", dtype=mn.bfloat16):
+                loss = layer(images(number)[:, :3]).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            cuda.transfers.clear()
+            optimizer.step()
+            assert not resumed or set(cuda.transfers.launches) <= {"zeros_like"}  # our kernel, not the reference
+        assert lies_last(layer.weight.array)
+        assert all(lies_last(optimizer.state[layer.weight][name]) for name in ("exp_avg", "exp_avg_sq"))
+        return layer.weight.cpu().numpy(), optimizer.state_dict()
+
+    straight, resumed = trained(False), trained(True)
+    np.testing.assert_array_equal(straight[0], resumed[0])
+    saved = {key: value for key, value in resumed[1]["state"][0].items() if key != "step"}
+    assert all(value.get().flags.c_contiguous for value in saved.values())
+
+
+def test_files_have_the_rows_of_weights(cudnn: Any, cuda: Any, tmp_path: Any) -> None:
+    layer = nn.Conv2d(3, 4, 3)
+    rows = layer.weight.numpy().copy()
+    layer = layer.to("cuda", mn.float16)
+    mn.save(layer.state_dict(), tmp_path / "state.npz")
+    mn.onnx.export(layer, mn.zeros(1, 3, 5, 5, dtype=mn.float16, device="cuda"), tmp_path / "layer.onnx")
+    for loaded in (mn.load(tmp_path / "state.npz"), mn.onnx.load(tmp_path / "layer.onnx").state_dict()):
+        (weight,) = [value.cpu().numpy() for name, value in loaded.items() if "weight" in name]
+        np.testing.assert_array_equal(weight, rows.astype(np.float16))
+    laid = layer.weight.array
+    layer.load_state_dict({name: value.cpu() * 2 for name, value in layer.state_dict().items()})
+    assert layer.weight.array is laid
+    np.testing.assert_array_equal(laid.get(), rows.astype(np.float16) * 2)
+
+
+def test_a_module_takes_an_order(cudnn: Any, cuda: Any) -> None:
+    module = nn.ModuleList([nn.Conv2d(2, 3, 3), nn.Conv3d(2, 3, 2), nn.Linear(2, 3)])
+    assert module.to(memory_format=mn.channels_last) is module
+    assert all(p.array.flags.c_contiguous for p in module.parameters())  # harmless on the CPU
+    weights = [layer.weight for layer in module]
+    module.to("cuda", memory_format=mn.channels_last)
+    assert [lies_last(w.array) for w in weights] == [True, False, False]
+    module.to(memory_format=mn.channels_last_3d)
+    assert [lies_last(w.array) for w in weights] == [True, True, False]
+    module.to(memory_format=mn.preserve_format)
+    module.to("cuda:1")  # the other GPU's arrays lie so too
+    assert [lies_last(w.array) for w in weights] == [True, True, False]
+    module.to(memory_format=mn.contiguous_format)
+    assert [lies_last(w.array) for w in weights] == [False] * 3
+    with pytest.raises(ValueError, match="memory_format='last'"):
+        module.to(memory_format="last")
+    x = mn.randn(2, 3, 4, 5).to("cuda")
+    last = x.contiguous(memory_format=mn.channels_last)
+    assert last.stride() == (60, 1, 15, 3)
+    assert last.is_contiguous(memory_format=mn.channels_last)
+    assert last.contiguous(mn.channels_last) is last
+    np.testing.assert_array_equal(last.contiguous().cpu().numpy(), x.cpu().numpy())
+
+
+def test_graphed_steps_averages_and_ranks_keep_the_order(cudnn: Any, cuda: Any) -> None:
+    x, labels = images(0)[:, :3].contiguous(mn.channels_last), mn.tensor([1, 2]).to("cuda")
+
+    def trained(graphed: bool) -> tuple[list[Any], Any]:
+        mn.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()).to("cuda")
+        average = optim.swa_utils.AveragedModel(model, multi_avg_fn=optim.swa_utils.get_ema_multi_avg_fn(0.9))
+        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x: mn.Tensor, labels: mn.Tensor) -> mn.Tensor:
+            optimizer.zero_grad()
+            with mn.autocast("cuda", dtype=mn.bfloat16):
+                loss = F.cross_entropy(model(x), labels)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run: Any = mn.cuda.make_graphed_step(step, x, labels) if graphed else step
+        losses = []
+        for _ in range(6):
+            losses.append(run(x, labels).item())
+            average.update_parameters(model)
+            assert lies_last(model[0].weight.array)
+            assert lies_last(average.module[0].weight.array)
+        assert not graphed or run.captured
+        return losses, average.module[0].weight.cpu().numpy()
+
+    for found, right in zip(trained(True), trained(False), strict=True):
+        np.testing.assert_array_equal(found, right)
+
+    def program(group: Any) -> bool:
+        layer = nn.Conv2d(3, 4, 3).to("cuda", mn.float16)
+        model = DistributedDataParallel(layer, group)
+        for _ in range(2):
+            loss = model(x.to(mn.float16)).float().mean()
+            model.backward(loss, 2)
+        return lies_last(layer.weight.grad.array)
+
+    assert simulate(2, program) == [True, True]

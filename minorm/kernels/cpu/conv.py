@@ -20,9 +20,20 @@ from minorm.kernels.cpu.operands import STORAGE, plain
 from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.epilogue import check_epilogue
 from minorm.kernels.reference import conv as reference
-from minorm.kernels.reference.conv import by_tiles, check_accumulate, check_bias, laid_out, output_shape
+from minorm.kernels.reference.conv import (
+    by_tiles,
+    check_accumulate,
+    check_bias,
+    in_order,
+    laid_out,
+    output_shape,
+    weights_laid_out,
+)
 
-__all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "laid_out", "output_shape", "ways"]
+__all__ = [
+    "backward", "forward", "grad_bias", "grad_input", "grad_weight", "in_order", "laid_out", "output_shape", "ways",
+    "weights_laid_out",
+]  # fmt: skip
 
 _maps: Any = minorm_ext.kernels("elementwise")
 
@@ -87,7 +98,15 @@ def grad_input(
 
 
 def grad_weight(
-    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
+    dy: Any,
+    x: Any,
+    w_shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    bias: bool = True,
+    like: Any = None,  # noqa: ARG001  the order in memory of dW on a GPU
 ) -> tuple[Any, Any]:
     """Return (dW = dy * x, db), with the same bits for any number of threads. With bias=False, db is None."""
     if by_tiles(dy, x, w_shape, groups):

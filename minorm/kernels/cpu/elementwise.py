@@ -36,7 +36,7 @@ from minorm.kernels.reference import elementwise as reference
 __all__ = [
     "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "neg", "over", "power", "reduce_losses", "relu", "relu6",
     "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
     "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
@@ -170,6 +170,9 @@ def log1p(x: Any) -> Any:
 
 # Powers with a single rounding.
 _EXACT: dict[float, Callable[[Any], Any]] = {1.0: copy, 2.0: lambda a: mul(a, a), -1.0: lambda a: 1 / a}
+
+
+neg = reference.neg
 
 
 def power(a: Any, b: Any) -> Any:

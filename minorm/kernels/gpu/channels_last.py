@@ -60,6 +60,18 @@ def in_order(x: Any, last: bool) -> Any:
     return _copy(x.transpose(0, *range(2, axes), 1)).transpose(0, axes - 1, *range(1, axes - 1))
 
 
+def laid(x: Any, last: bool) -> Any:
+    """Return x itself if it is in C order, or with last=True, if its channels are last, else a copy in this order.
+
+    The copy is not a view, so it can be a parameter's memory.
+    """
+    if lies(x.shape, x.strides, x.itemsize, last):
+        return x
+    out = empty(x.shape, x.dtype, strides_of(x.shape, x.itemsize, last))
+    copying.assign(out, x)
+    return out
+
+
 def cast(x: Any, dtype: Any) -> Any:
     """Return a copy in another type, with the channels last."""
     if lies(x.shape, x.strides, x.itemsize, True):

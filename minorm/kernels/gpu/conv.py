@@ -10,13 +10,17 @@ from minorm.devices import dtypes
 from minorm.kernels.epilogue import applied, check_epilogue
 from minorm.kernels.gpu import conv_columns as columns
 from minorm.kernels.gpu import conv_cudnn, elementwise
+from minorm.kernels.gpu.channels_last import laid as in_order
 from minorm.kernels.gpu.channels_last import only_last
 from minorm.kernels.gpu.plans import window_struct
 from minorm.kernels.gpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import check_accumulate, check_bias, checked, output_shape
 
-__all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "laid_out", "output_shape"]
+__all__ = [
+    "backward", "forward", "grad_bias", "grad_input", "grad_weight", "in_order", "laid_out", "output_shape",
+    "weights_laid_out",
+]  # fmt: skip
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -25,6 +29,14 @@ Pairs = tuple[tuple[int, int], ...]
 def laid_out(x: Any, dtype: Any) -> Any:
     """Return x in the type and memory order that a convolution reads. If x already has both, return x itself."""
     return conv_cudnn.laid_out(x, dtype)
+
+
+def weights_laid_out(w: Any, dtype: Any) -> Any:
+    """Return weights w in the memory order in which a convolution of the type `dtype` reads them. The type of w stays.
+
+    The channels come last if tensor cores compute. Other convolutions read both orders, so then w itself is returned.
+    """
+    return in_order(w, True) if w.size and conv_cudnn.computes_last(dtype) else w
 
 
 def forward(

@@ -6,8 +6,9 @@ excluded too, unless TF32 is allowed. So cuDNN's results are as repeatable and a
 
 Tensor cores read images with the channels last. So resulting images have the channels last for 16-bit floats, and also
 for float32 if TF32 is allowed. Other results keep the order of the input. Arrays in another order are transposed;
-`laid_out` does this once for both passes. Weights and their gradient stay in the order of the parameter. If the images
-have another order, cuDNN itself transposes the weights in a small kernel.
+`laid_out` does this once for both passes. Weights and their gradient stay in the order of the parameter. Layers lay
+their weights like the images (minorm/nn/weight_order.py). If the images have another order, cuDNN itself transposes the
+weights in a small kernel.
 
 With channels last, the forward graph itself adds the bias, since each of cuDNN's kernels can do this there. In C order
 a separate kernel adds the bias, since the kernels that cuDNN prefers for float32 cannot. A separate kernel also adds
@@ -120,9 +121,14 @@ def is_used(dtype: Any, padding: Pairs = ()) -> bool:
 
 def laid_out(x: Any, dtype: Any) -> Any:
     """Return x in the type and memory order that a convolution reads. If x already has both, return x itself."""
-    if x.ndim < 3 or not x.size or not is_used(dtype) or not _prefers_last(dtype, switches.conv_tf32):
+    if x.ndim < 3 or not x.size or not computes_last(dtype):
         return copying.as_type(x, dtype)
     return channels_last.in_order(x, True) if x.dtype == dtype else channels_last.cast(x, dtype)
+
+
+def computes_last(dtype: Any) -> bool:
+    """Return True if convolutions of the type `dtype` now read and write arrays with the channels last."""
+    return is_used(dtype) and _prefers_last(dtype, switches.conv_tf32)
 
 
 def _prefers_last(dtype: Any, tf32: bool) -> bool:
@@ -177,7 +183,7 @@ def _call(asked: Asked) -> Call | None:
         return None
     given = list(zip(asked.shapes, asked.strides, strict=False))  # the shapes and strides of first and second
     images = _prefers_last(dtype, asked.tf32) or only_last(*given[0], dtype.itemsize)
-    weights = only_last(*given[1], dtype.itemsize) if _WEIGHTS[name] == 1 else asked.weights_last
+    weights = _weights_last(asked, images)
     with_bias = (True, False) if asked.bias and name == "conv_fprop" else (False,)
     for last, bias in itertools.product(_orders(_WEIGHTS[name], images, weights), with_bias):
         if bias and not last[0]:
@@ -193,6 +199,20 @@ def _call(asked: Asked) -> Call | None:
         room = graph.get_workspace_size() if plan is None else graph.get_workspace_size_plan_at_index(plan)
         return Call(graph, last, turned, None if in_rows else strides, bias, uids, room, plan)
     return None
+
+
+def _weights_last(asked: Asked, images: bool) -> bool:
+    """Return True if the graph is to have the channels of its weights last. `images` says whether images have.
+
+    Some weights lie in both orders, for example with one tap or one channel. cuDNN decides by the strides that it is
+    given, so such weights get the strides of the images' order.
+    """
+    itemsize = asked.dtype.itemsize
+    if _WEIGHTS[asked.name] == 1:
+        weights = asked.shapes[1], asked.strides[1]
+        return lies(*weights, itemsize, True) and (images or not lies(*weights, itemsize, False))
+    shape = asked.shapes[2]
+    return asked.weights_last or (images and lies(shape, strides_of(shape, itemsize, True), itemsize, False))
 
 
 def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool, bool, bool]]:

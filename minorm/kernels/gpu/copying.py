@@ -20,7 +20,7 @@ from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.order import memory_order
 
-__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
+__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad", "reshaped"]
 
 Ints = tuple[int, ...]
 
@@ -65,6 +65,39 @@ def _like(x: Any, dtype: Any, order: str) -> Any:
 def in_rows(x: Any) -> Any:
     """Return x itself if it is row-major without gaps, else a row-major copy."""
     return x if x.flags.c_contiguous else copy(x, "C")
+
+
+def reshaped(x: Any, shape: Ints) -> Any:
+    """Return the elements of x, row by row, in another shape: a view if strides can give it, else a copy."""
+    if x.flags.c_contiguous or not x.size or _is_view(x.shape, x.strides, shape):
+        return x.reshape(shape)
+    return copy(x, "C").reshape(shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_view(shape: Ints, strides: Ints, new: Ints) -> bool:
+    """Return True if an array of this shape and these strides has the shape `new` without a copy.
+
+    Both shapes are cut into the shortest groups of axes with the same number of elements. Within such a group, the old
+    axes must lie as one.
+    """
+    if -1 in new:
+        new = tuple(-prod(shape) // prod(new) if n == -1 else n for n in new)
+    old, wanted = [(n, step) for n, step in zip(shape, strides, strict=True) if n != 1], [n for n in new if n != 1]
+    if prod(shape) != prod(new):
+        return True  # CuPy raises the error
+    i = j = 0
+    while i < len(old):
+        first, before, after = i, old[i][0], wanted[j]
+        i, j = i + 1, j + 1
+        while before != after:
+            if before < after:
+                before, i = before * old[i][0], i + 1
+            else:
+                after, j = after * wanted[j], j + 1
+        if any(old[k][1] != old[k + 1][0] * old[k + 1][1] for k in range(first, i - 1)):
+            return False
+    return True
 
 
 def in_order_of(x: Any, like: Any) -> Any:

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 import cupy
+import numpy as np
 
 from minorm.devices import dtypes
 from minorm.kernels.activations import Activations
 from minorm.kernels.gpu import copying, launch, memory
 from minorm.kernels.gpu.operands import arranged, dense
-from minorm.kernels.gpu.plans import copy_plan
+from minorm.kernels.gpu.plans import broadcast_plan
+from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.gpu.softmax import (
     check_target,
@@ -37,7 +39,7 @@ from minorm.kernels.reference import elementwise as reference
 __all__ = [
     "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "neg", "over", "power", "reduce_losses", "relu", "relu6",
     "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
     "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
@@ -60,10 +62,11 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
     name, option = f"op::{name.removesuffix('_grad')}", option or 0.0
     if b is None:
         a = dense(a)
-    elif not is_dense(a) and is_dense(b) and (form := _broadcast_step(b, a)) is not None:  # a repeated gradient
+    elif not is_dense(a) and is_dense(b) and 0 in a.strides:  # a repeated gradient
         out = memory.empty_like(b)
-        _run_along(f"op::swapped<{name}>", b, a, out, form, option)
-        return out
+        if _broadcast(name, a, b, out, option):
+            return out
+        b, a = _in_one_order(b, a)
     else:
         b, a = _in_one_order(b, a)
     out = memory.empty_like(a)
@@ -99,59 +102,79 @@ def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
     kernel(grid, (THREADS,), (*arrays, index.type(n), compute.type(option)))
 
 
-# Arithmetic. A kernel also takes an operand that is one number, or a row of numbers along neighbouring axes of the
-# other operand, such as a bias of channels. CuPy computes other operands that broadcast or have different types.
+# Arithmetic. Operands may broadcast along any axes, and may have two float types. CuPy computes integers, arrays with
+# negative steps, and operands that need more than six loops.
 
 
 def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
-    """Return the result of the operation `name` for a and b, as a new array in the layout of the first argument."""
-    if a.dtype not in dtypes.FLOATS or a.dtype != b.dtype or not a.size or not b.size:
+    """Return the result of the operation `name` for a and b, as a new array.
+
+    The result has the memory order of the first argument that has its shape and no gaps; else of the first that has its
+    shape and is not repeated; else C order.
+    """
+    if a.dtype not in dtypes.FLOATS or b.dtype not in dtypes.FLOATS or not a.size or not b.size:
         return in_order(fallback, a, b)
-    are_dense = is_dense(a), is_dense(b)
-    if a.shape != b.shape or not all(are_dense):
-        for operation, long, short in ((f"op::{name}", a, b), (f"op::swapped<op::{name}>", b, a)):
-            if are_dense[long is b] and (form := _broadcast_step(long, short)) is not None:
-                out = memory.empty_like(long)
-                _run_along(operation, long, short, out, form, 0.0)
-                return out
+    dtype = _result_type(a.dtype, b.dtype)
+    if a.shape != b.shape or a.dtype != b.dtype or not (is_dense(a) and is_dense(b)):
+        out = _empty_result(a, b, dtype)
+        if _broadcast(f"op::{name}", a, b, out, 0.0):
+            return out
         if a.shape != b.shape:
             return in_order(fallback, a, b)
-    a, b = _in_one_order(a, b)
+    a, b = _in_one_order(copying.as_type(a, dtype), copying.as_type(b, dtype))
     out = memory.empty_like(a)
     _run(f"op::{name}", a, b, out, 0.0)
     return out
 
 
-def _broadcast_step(a: Any, b: Any) -> tuple[int, int] | None:
-    """Return (inner, count) if b broadcasts along a so that element i of a is combined with b[i // inner % count].
+@functools.lru_cache(maxsize=64)
+def _result_type(a: Any, b: Any) -> Any:
+    """Return the type of the result of two float types. float16 and bfloat16 together are float32, as on the CPU."""
+    return dtypes.float32 if {a, b} == dtypes.HALVES else np.result_type(a, b)
 
-    The elements of the dense array a are counted in memory order. If b broadcasts in another way, return None.
-    """
-    return _broadcast_step_of(a.shape, a.strides, b.shape, b.strides, a.itemsize)
+
+def _empty_result(a: Any, b: Any, dtype: Any) -> Any:
+    """Allocate the result of two operands that broadcast against each other."""
+    shape = _result_shape(a.shape, b.shape)
+    full = [operand for operand in (a, b) if operand.shape == shape and (operand.ndim == 0 or 0 not in operand.strides)]
+    like = next((operand for operand in full if is_dense(operand)), full[0] if full else None)
+    return memory.empty(shape, dtype) if like is None else memory.empty_like(like, dtype)
 
 
 @functools.lru_cache(maxsize=4096)
-def _broadcast_step_of(shape: Ints, steps: Ints, short: Ints, strides: Ints, itemsize: int) -> tuple[int, int] | None:
-    lead = len(shape) - len(short)
-    if lead < 0 or any(n not in (1, m) for n, m in zip(short, shape[lead:], strict=True)):
-        return None
-    source = (0,) * lead + tuple(0 if n == 1 else step // itemsize for n, step in zip(short, strides, strict=True))
-    found = copy_plan.loops(shape, tuple(step // itemsize for step in steps), source)
-    moving = [i for i, loop in enumerate(found) if loop.source]
-    if not moving:
-        return launch.ACCESS, 1  # a single number: `inner` may be any multiple of an access
-    if len(moving) > 1 or found[moving[0]].source != 1:
-        return None
-    return found[moving[0]].to, found[moving[0]].times
+def _result_shape(a: Ints, b: Ints) -> Ints:
+    return a if a == b else np.broadcast_shapes(a, b)
 
 
-def _run_along(name: str, a: Any, b: Any, out: Any, form: tuple[int, int], option: float) -> None:
-    dtype, n = a.dtype, a.size
-    compute, index = dtypes.compute_type(dtype), launch.index_type(n)
-    width = launch.ACCESS // dtype.itemsize if launch.is_aligned(a, b, out) else 1
-    kernel = _program.kernel("map_along", name, dtype, compute, width, index)
-    grid = (launch.blocks(-(-n // width), THREADS),)
-    kernel(grid, (THREADS,), (a, b, out, index.type(n), *map(index.type, form), compute.type(option)))
+def _broadcast(name: str, a: Any, b: Any, out: Any, option: float) -> bool:
+    """Fill `out`, which has no gaps, by one launch for operands that broadcast. Return False if there is no launch."""
+    given = _prepared(_lying(out), _lying(a), _lying(b))
+    if given is None:
+        return False
+    plan, loops, sizes = given
+    if plan.swapped:
+        name, a, b = f"op::swapped<{name}>", b, a
+    compute = dtypes.compute_type(out.dtype)
+    types = a.dtype, b.dtype, out.dtype, compute
+    kernel = _program.kernel("map_broadcast", name, *types, plan.width, plan.flat, plan.integer)
+    kernel(plan.grid, (broadcast_plan.THREADS,), (loops, *sizes, a, b, out, compute.type(option)))
+    return True
+
+
+def _lying(x: Any) -> broadcast_plan.Lying:
+    bits = x.data.ptr | launch.ACCESS
+    return x.shape, x.strides, x.itemsize, bits & -bits
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepared(
+    out: broadcast_plan.Lying, a: broadcast_plan.Lying, b: broadcast_plan.Lying
+) -> tuple[broadcast_plan.Plan, Struct, tuple[Any, ...]] | None:
+    """Return the launch, and the arguments of the kernel that come before the arrays; None if there is no launch."""
+    plan = broadcast_plan.plan(out, a, b)
+    if plan is None:
+        return None
+    return plan, Struct(plan.loops), (plan.integer.type(plan.size), *map(dtypes.bool.type, plan.wholes))
 
 
 def add(a: Any, b: Any) -> Any:
@@ -168,6 +191,10 @@ def mul(a: Any, b: Any) -> Any:
 
 def div(a: Any, b: Any) -> Any:
     return _arithmetic("div", reference.div, a, b)
+
+
+def neg(x: Any) -> Any:
+    return _map("neg", reference.neg, x)
 
 
 def scale(x: Any, factor: float) -> Any:
@@ -196,9 +223,7 @@ def _accumulated(total: Any, x: Any) -> bool:
         if x.shape == total.shape and copying.lies_as(x, total):
             _run("op::add", total, x, total, 0.0)
             return True
-        form = None if x.shape == total.shape else _broadcast_step(total, x)
-        if form is not None:
-            _run_along("op::add", total, x, total, form, 0.0)
+        if x.shape != total.shape and _broadcast("op::add", total, x, total, 0.0):
             return True
     return not cupy.may_share_memory(total, x) and copying.accumulate(total, x)
 

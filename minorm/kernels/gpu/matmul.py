@@ -19,7 +19,7 @@ import numpy as np
 
 from minorm.devices import capture, driver, dtypes
 from minorm.kernels import switches
-from minorm.kernels.gpu import cublas_lt, elementwise, memory
+from minorm.kernels.gpu import copying, cublas_lt, elementwise, memory
 from minorm.kernels.gpu.cublas import Captured
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.sums import sum_to
@@ -40,7 +40,7 @@ def matmul(a: Array, b: Array) -> Array:
         return y.reshape(y.shape[:-2] + y.shape[-1:])
     if b.ndim == 2:
         y = memory.empty((*a.shape[:-1], b.shape[1]), a.dtype)
-        product(a.reshape(prod(a.shape[:-1]), a.shape[-1]), b, y.reshape(prod(a.shape[:-1]), b.shape[1]))
+        product(copying.reshaped(a, (prod(a.shape[:-1]), a.shape[-1])), b, y.reshape(prod(a.shape[:-1]), b.shape[1]))
         return y
     stacks = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     y = memory.empty((*stacks, a.shape[-2], b.shape[-1]), a.dtype)
@@ -174,7 +174,7 @@ def _stack(x: Array, stacks: tuple[int, ...]) -> Array:
     """Return the matrices as one stack. A copy is made only if leading axes are broadcast or have gaps between them."""
     if x.shape[:-2] != stacks:
         x = cupy.broadcast_to(x, (*stacks, *x.shape[-2:]))
-    return x.reshape(prod(stacks), *x.shape[-2:])
+    return copying.reshaped(x, (prod(stacks), *x.shape[-2:]))
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """The modules of the gpu backend. Functions without kernels here come from the reference, which runs on CuPy too."""
 
 from minorm.kernels.gpu import (
+    clipping,
     conv,
     copying,
     elementwise,
@@ -17,6 +18,6 @@ from minorm.kernels.gpu import (
 from minorm.kernels.reference import integers
 
 __all__ = [
-    "conv", "copying", "elementwise", "indexing", "integers", "matmul", "memory", "norm", "pool", "random", "recurrent",
-    "sums", "update",
+    "clipping", "conv", "copying", "elementwise", "indexing", "integers", "matmul", "memory", "norm", "pool", "random",
+    "recurrent", "sums", "update",
 ]  # fmt: skip

@@ -98,6 +98,16 @@ def laid_out(x: Any, dtype: Any) -> Any:
     return x if x.dtype == dtype else x.astype(dtype)
 
 
+def weights_laid_out(w: Any, dtype: Any) -> Any:  # noqa: ARG001
+    """Return weights w in the memory order in which a convolution of the type `dtype` reads them: here w itself."""
+    return w
+
+
+def in_order(x: Any, last: bool) -> Any:  # noqa: ARG001
+    """Return x in C order, or with last=True, with the channels last in memory. On the CPU, return x itself."""
+    return x
+
+
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
@@ -155,7 +165,15 @@ def grad_input(
 
 
 def grad_weight(
-    dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
+    dy: Any,
+    x: Any,
+    w_shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+    bias: bool = True,
+    like: Any = None,  # noqa: ARG001  the order in memory of dW on a GPU
 ) -> tuple[Any, Any]:
     """Return dw of shape `w_shape`, and db with one number for each output channel. With bias=False, db is None."""
     checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)

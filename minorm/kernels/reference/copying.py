@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
+__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad", "reshaped"]
 
 WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # bytes -> a type that NumPy moves as a whole
 
@@ -69,3 +69,8 @@ def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
     widths    for each axis a pair (before, after): how many elements are added at its two ends
     """
     return np.pad(x, widths, constant_values=x.dtype.type(value))
+
+
+def reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return the elements of x, row by row, in another shape: a view if strides can give it, else a copy."""
+    return x.reshape(shape)

@@ -29,7 +29,7 @@ from minorm.kernels.reference.widening import widened
 __all__ = [
     "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "neg", "over", "power", "reduce_losses", "relu", "relu6",
     "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
     "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
@@ -46,6 +46,11 @@ def add(a: Any, b: Any) -> Any:
 def sub(a: Any, b: Any) -> Any:
     """a - b"""
     return a - b
+
+
+def neg(x: Any) -> Any:
+    """-x"""
+    return -x
 
 
 def mul(a: Any, b: Any) -> Any:

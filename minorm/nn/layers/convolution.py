@@ -17,7 +17,7 @@ import minorm.functional as F
 from minorm.functional.argument_texts import CONVOLUTION, PLACE
 from minorm.functional.argument_texts import TRANSPOSED as F_TRANSPOSED
 from minorm.functional.windows import check_most
-from minorm.nn import init
+from minorm.nn import init, weight_order
 from minorm.nn.attributes import MadeBy
 from minorm.nn.by_rank import OfRank
 from minorm.nn.parameter import check_sizes, uninitialized
@@ -76,6 +76,7 @@ class _Conv(OfRank):
         "out_channels": lambda layer: layer._channels()[1],
         "kernel_size": lambda layer: layer.weight.shape[2:],
     }
+    _of_convolutions = ("weight",)
     transposed: ClassVar[bool] = False
     kernel_size: Any  # stored by `_as_setting` as a tuple of one int per axis
     stride: Any
@@ -148,10 +149,11 @@ class _Conv(OfRank):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (N, in_channels, *size) to (N, out_channels, *new size). For one sample the shapes have no N."""
-        padding: Any = self.padding
+        weight, padding = self.weight, self.padding
+        weight_order.prepare(weight)
         if self.padding_mode != "zeros":
             x, padding = F.pad(x, self._around(), self.padding_mode), 0
-        return self.function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return self.function(x, weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def _around(self) -> list[int]:
         """Return the padding in the order of `F.pad`: (before, after) for each axis, from the last axis backwards."""
@@ -284,7 +286,9 @@ class _Transposed(_Conv):
         possible, and `output_size` chooses one.
         """
         extra = self.output_padding if output_size is None else self._extra(x, tuple(output_size))
-        return self.function(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+        weight = self.weight
+        weight_order.prepare(weight)
+        return self.function(x, weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """Return the output_padding that gives y the size `wanted`. Along each axis, y can have `stride` different

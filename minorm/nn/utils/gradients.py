@@ -55,8 +55,11 @@ def clip_grad_norm_(
         raise ValueError(f"clip_grad_norm_: norm_type={norm_type}; expected more than 0")
     gradients = _gradients("clip_grad_norm_", parameters)
     arrays = [gradient.array for gradient in gradients]
-    if arrays and type(arrays[0]) is not np.ndarray:
-        return _clip_on_gpu(gradients, arrays, max_norm, float(norm_type), error_if_nonfinite)
+    if not all(map(devices.is_host, arrays)):
+        look = (lambda found: _check_finite(found.item())) if error_if_nonfinite else None
+        found = _gpu(arrays).clipping.clip_norm(arrays, max_norm, float(norm_type), look)
+        _changed(gradients)
+        return Tensor(found)
     norm = _norm(arrays, float(norm_type))
     if error_if_nonfinite:
         _check_finite(norm)
@@ -68,29 +71,8 @@ def clip_grad_norm_(
     return Tensor(np.array(norm, dtype))
 
 
-def _clip_on_gpu(gradients: list[Tensor], arrays: list[Any], max_norm: float, p: float, finite: bool) -> Tensor:
-    """Clip the gradients with a factor that stays on the GPU, so that the host need not wait. With finite=True, the
-    host waits for the norm, to raise an error if the norm is not finite.
-    """
-    first = arrays[0]
-    parts = [devices.scalar(0.0, np.float64, first)]
-    for array in arrays:
-        if array.size:
-            with devices.on_device_of(array):
-                size = np.abs(array.astype(np.float64))
-                part = size.max() if math.isinf(p) else (size**p).sum()
-            parts.append(devices.to_device(part, devices.device_of(first)))
-    with devices.on_device_of(first):
-        norm = np.max(np.stack(parts)) if math.isinf(p) else np.sum(np.stack(parts)) ** (1 / p)
-        factor = np.minimum(max_norm / (norm + 1e-6), 1.0)
-        result = Tensor(norm.astype(first.dtype))
-    if finite:
-        _check_finite(result.item())
-    for array in arrays:
-        with devices.on_device_of(array):
-            array[...] = array.astype(np.float64) * devices.to_device(factor, devices.device_of(array))
-    _changed(gradients)
-    return result
+def _gpu(arrays: list[Any]) -> Any:
+    return backend(next(array for array in arrays if not devices.is_host(array)))
 
 
 def _check_finite(norm: float) -> None:
@@ -122,9 +104,11 @@ def clip_grad_value_(
     if not clip_value >= 0:
         raise ValueError(f"clip_grad_value_: clip_value={clip_value}; expected at least 0")
     gradients = _gradients("clip_grad_value_", parameters)
-    for gradient in gradients:
-        array = gradient.array
-        with devices.on_device_of(array):
+    arrays = [gradient.array for gradient in gradients]
+    if not all(map(devices.is_host, arrays)):
+        _gpu(arrays).clipping.clip_value(arrays, clip_value)
+    else:
+        for array in arrays:
             array[...] = array.clip(-clip_value, clip_value)
     _changed(gradients)
 

@@ -31,6 +31,7 @@ executed: list[str] = []  # the operation of each graph that ran
 tried: list[int] = []  # the numbers of plans that were chosen by number
 streams: list[int] = []  # that handles were told
 layouts: list[tuple[bool, bool]] = []  # of each graph that ran: are its images channels last? its weights?
+strides: list[tuple[bool, ...]] = []  # of each graph that ran: has it the strides of channels last, for all three?
 notes: list[list[str]] = []  # what its plans must not do
 _uids = itertools.count(1)
 
@@ -99,6 +100,15 @@ class Tensor:
         """And not in C order as well."""
         steps = np.empty(self.dim, np.int8).strides
         return any(n > 1 and a != b for n, a, b in zip(self.dim, self.stride, steps, strict=True))
+
+
+def has_last_strides(tensor: Tensor) -> bool:
+    """Are its strides those of channels last, also where its elements lie in C order as well?"""
+    order = [0, *range(2, len(tensor.dim)), 1]
+    step, wanted = 1, [0] * len(order)
+    for axis in reversed(order):
+        wanted[axis], step = step, step * tensor.dim[axis]
+    return list(tensor.stride) == wanted
 
 
 class pygraph:
@@ -226,6 +236,7 @@ class pygraph:
         groups = channels.get(self.name, lambda: a.shape[1] // out.shape[1])()
         executed.append(self.name + "+bias" * len(bias))
         layouts.append(self.images_and_weights())
+        strides.append(tuple(map(has_last_strides, self.tensors[:3])))
         notes.append(self.deselected)
         transfers.launches["cudnn"] += 1
         if self.name == "fprop":

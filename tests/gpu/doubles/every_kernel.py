@@ -109,6 +109,7 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
                 f"{name}, {step.__name__}",
                 functools.partial(step, make, nn.Parameter(numbers(7, 5).detach()), numbers(7, 5)),
             )
+    yield "clipping", functools.partial(clipped, numbers(7, 5), numbers(3))
     yield "the backend", functools.partial(of_backend, numbers(5, 13), numbers(5, 13), labels)
 
 
@@ -137,6 +138,21 @@ def captured(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -
             optimizer.step()
         graph.replay()
     return [p]
+
+
+def clipped(*gradients: mn.Tensor) -> list[mn.Tensor]:
+    """Clip copies of the gradients by each norm and by value."""
+    found = []
+    for p in (1.0, 2.0, 3.0, float("inf"), None):
+        parameters = [nn.Parameter(mn.zeros_like(gradient)) for gradient in gradients]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.detach().clone()
+        if p is None:
+            nn.utils.clip_grad_value_(parameters, 0.5)
+        else:
+            found.append(nn.utils.clip_grad_norm_(parameters, 0.5, p).reshape(1))
+        found += [parameter.grad for parameter in parameters]
+    return found
 
 
 def casts(x: mn.Tensor) -> list[mn.Tensor]:

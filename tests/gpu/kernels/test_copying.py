@@ -242,3 +242,35 @@ def test_the_plan_of_images() -> None:
 
 def test_the_same_names_as_on_the_cpu(gpu: Any) -> None:
     assert sorted(gpu.__all__) == sorted(cpu.copying.__all__)
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_reshape_is_a_view_where_numpys_is_one(data: Any, gpu: Any, cuda: Any) -> None:
+    shape = data.draw(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=4))
+    order = data.draw(st.permutations(range(len(shape))))
+    ahead = np.arange(int(np.prod(shape)) * 2).reshape(*[shape[axis] for axis in order], 2)
+    x = ahead[..., 0].transpose(np.argsort(order)) if data.draw(st.booleans()) else ahead[..., 0].copy()
+    numbers = [2] * sum(n == 2 for n in shape) + [2, 2] * sum(n == 4 for n in shape) + [3] * sum(n == 3 for n in shape)
+    new: list[int] = []
+    for number in data.draw(st.permutations(numbers)):
+        if new and data.draw(st.booleans()):
+            new[-1] *= number
+        else:
+            new.append(number)
+    wanted = tuple(new) or (1,)
+    assert gpu._is_view(x.shape, x.strides, wanted) == np.shares_memory(x, x.reshape(wanted))
+    assert gpu._is_view(x.shape, x.strides, (*wanted[1:], -1)) == np.shares_memory(x, x.reshape((*wanted[1:], -1)))
+
+
+def test_a_reshape_that_is_no_view_is_one_launch(gpu: Any, cuda: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 5, 3, 8)).astype(np.float32)
+    there = cuda.array(x).transpose(0, 2, 1, 3)
+    cuda.transfers.clear()
+    before = shim.State.launches
+    np.testing.assert_array_equal(gpu.reshaped(there, (6, 40)).memory, x.transpose(0, 2, 1, 3).reshape(6, 40))
+    assert shim.State.launches - before == 1
+    assert gpu.reshaped(cuda.array(x), (10, -1)).base is not None
+    assert not cuda.transfers.launches
+    with pytest.raises(ValueError, match="reshape"):
+        gpu.reshaped(there, (7, 40))

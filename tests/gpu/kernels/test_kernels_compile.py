@@ -15,7 +15,8 @@ from minorm.kernels.gpu.source import FOLDER, expression, options, source
 
 INT, LONG = dtypes.int32, dtypes.int64
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
-FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu", "copying.cu"]
+FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu", "copying.cu",
+         "clipping.cu"]  # fmt: skip
 # Of pooling, for averages and for the largest; eight places, int32, are two accesses.
 READS = {"forward": (9, 9), "forward_columns": (9, 9), "backward_groups": (4, 12), "backward_columns": (4, 8)}
 PARAMETERS = 4096  # bytes of arguments that every device takes
@@ -26,10 +27,15 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
     compute = dtypes.compute_type(dtype)
     two, wide = (dtype, compute), (dtype, compute, width, index)
     if file == "elementwise.cu":
-        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale", "over"]]
+        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale", "over", "neg"]]
         two_of = [f"op::{name}" for name in [*ACTIVATIONS, "add", "sub", "mul", "div"]]
         along = ["op::add", "op::div", "op::swapped<op::sub>", "op::swapped<op::gelu>"]  # which takes most registers
-        one += [("map_along", name, *wide) for name in along]
+        ways = True, False
+        one += [("map_broadcast", name, *(dtype,) * 3, *wide[1:3], flat, index) for name in along for flat in ways]
+        other = dtypes.float32 if dtype != dtypes.float32 else dtypes.float64
+        result = max(dtype, other, key=lambda kind: kind.itemsize)
+        of_both = result, dtypes.compute_type(result), min(width, 16 // result.itemsize), True, index
+        one += [("map_broadcast", "op::add", *types, *of_both) for types in ((dtype, other), (other, dtype))]
         return one + [("map_two", name, *wide) for name in two_of]
     if file == "softmax.cu":
         found: list[tuple[Any, ...]] = [
@@ -64,6 +70,10 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
             found += [("move", dtype, other, access, False, index)]
             found += [("turn", dtype, other, width, second, 64, False, index)]
         return found
+    if file == "clipping.cu":
+        kinds = "squares", "absolutes", "largest", "powers"
+        powers = [(name, *two, width, kind) for name in ("add_powers", "clip_norm") for kind in kinds]
+        return [*powers, ("clip_value", *two, width)]
     if file == "pool.cu":
         return pooling(dtype, compute, width, index)
     if file == "conv.cu":
@@ -108,11 +118,13 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     ("file", "name"),
     [
         ("elementwise.cu", "map_two<op::relu, __half, float, 8, int>"),
-        ("elementwise.cu", "map_along<op::add, __nv_bfloat16, float, 8, int>"),
+        ("elementwise.cu", "map_broadcast<op::add, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, 8, true, int>"),
         ("softmax.cu", "rows<op::softmax_grad, float, float, float, 4, 4, 32, int>"),
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
         ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
+        ("clipping.cu", "add_powers<__nv_bfloat16, float, 8, squares>"),
+        ("clipping.cu", "clip_norm<__nv_bfloat16, float, 8, squares>"),
         ("copying.cu", "move<unsigned short, unsigned short, 8, false, int>"),
         ("copying.cu", "turn<unsigned short, unsigned short, 8, 8, 64, false, int>"),
         ("copying.cu", "turn<float, __half, 4, 8, 16, false, int>"),
@@ -129,7 +141,8 @@ def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, nam
     nvrtc.nvrtc.compileProgram(program, ("--gpu-architecture=compute_75", "-std=c++17", *nvrtc._includes()))
     assembly = str(nvrtc.nvrtc.getPTX(program))
     assert re.search(r"ld\.global\.(?:nc\.)?(v4\.[uf]32|v2\.f64)", assembly)
-    assert re.search(r"st\.global\.(v4\.[uf]32|v2\.f64)", assembly) or file == "sums.cu"  # whose results are few
+    few = file == "sums.cu" or name.startswith("add_powers")  # results
+    assert re.search(r"st\.global\.(v4\.[uf]32|v2\.f64)", assembly) or few
     assert ".local" not in assembly
 
 

@@ -1,8 +1,8 @@
 // Elementwise functions and their gradients: read once, computed in C, rounded once, written once.
 //
-//     map_one      y  = f(x, option)
-//     map_two      dx = dy * f'(v, option), v is y or x, kept by forward; and a + b, a - b, a * b, a / b
-//     map_along    the same with a short b, of `count` elements: b[i / inner % count] meets a[i]
+//     map_one          y  = f(x, option)
+//     map_two          dx = dy * f'(v, option), v is y or x, kept by forward; and a + b, a - b, a * b, a / b
+//     map_broadcast    the same for operands that broadcast against each other, in any order of memory and two types
 //
 // A thread has one access of V elements; the last thread goes element by element. The formulas are
 // those of reference/elementwise.py. At a kink the gradient is PyTorch's, and NaN stays NaN.
@@ -96,6 +96,10 @@ struct scale {
     template <class C> static __device__ C y(C x, C factor) { return x * factor; }
 };
 
+struct neg {
+    template <class C> static __device__ C y(C x, C) { return -x; }
+};
+
 struct over {
     template <class C> static __device__ C y(C x, C number) { return x / number; }
 };
@@ -157,27 +161,82 @@ __global__ void map_two(const T* a, const T* b, T* y, I n, C option) {
     }
 }
 
-// For a bias along channels, inner is 1 if channels come last. For a number, count is 1. y may be a itself.
-template <class F, class T, class C, int V, class I>
-__global__ void map_along(const T* a, const T* b, T* y, I n, I inner, I count, C option) {
-    const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
-    if (at + V <= n) {
-        const Pack<T, V> left = fetch<T, V>(a, at);
-        Pack<T, V> right, out;
-        if (inner % V == 0) {
-            const T one = b[at / inner % count];
+// Loops over the result, from the outermost to the innermost: counts, and steps in both operands.
+template <class I> struct Loops {
+    static const int N = 6;  // broadcast_plan.py has the same number
+    I count[N], a[N], b[N];
+
+    // The places of both operands for one element of the result, and its number in the innermost loop.
+    __device__ void find(I index, I& a_at, I& b_at, I& inner) const {
+        a_at = b_at = 0;
 #pragma unroll
-            for (int v = 0; v < V; v++) right.v[v] = one;
-        } else if (inner == 1 && count % V == 0) {
-            right = fetch<T, V>(b, at % count);
+        for (int n = N - 1; n >= 0; n--) {
+            I digit = index;
+            if (n > 0 && index >= count[n]) {  // a division is the most expensive step here
+                index /= count[n];
+                digit -= index * count[n];
+            } else {
+                index = 0;
+            }
+            if (n == N - 1) inner = digit;
+            a_at += digit * a[n];
+            b_at += digit * b[n];
+        }
+    }
+};
+
+// V neighbours of the innermost loop. whole: they are one access.
+template <class T, int V, class I> __device__ Pack<T, V> along(const T* x, I at, I step, bool whole) {
+    if (whole) return fetch<T, V>(x, at);
+    Pack<T, V> found;
+    if (step == 0) {
+        const T one = x[at];
+#pragma unroll
+        for (int v = 0; v < V; v++) found.v[v] = one;
+    } else {
+#pragma unroll
+        for (int v = 0; v < V; v++) found.v[v] = x[at + v * step];
+    }
+    return found;
+}
+
+// A thread finds its place in the loops once. If the innermost loop ends within the V elements, the thread finds the
+// next place from there. FLAT: a lies as y, so it needs no place, and y may be a itself.
+template <class F, class A, class B, class R, class C, int V, bool FLAT, class I>
+__global__ void map_broadcast(Loops<I> loops, I n, bool a_whole, bool b_whole, const A* a, const B* b, R* y, C option) {
+    const int last = Loops<I>::N - 1;
+    const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    if (at >= n) return;
+    I a_at, b_at, inner;
+    loops.find(at, a_at, b_at, inner);
+    if (at + V <= n) {
+        Pack<A, V> left;
+        Pack<B, V> right;
+        if (FLAT) left = fetch<A, V>(a, at);
+        if (loops.count[last] % V == 0) {
+            if (!FLAT) left = along<A, V>(a, a_at, loops.a[last], a_whole);
+            right = along<B, V>(b, b_at, loops.b[last], b_whole);
         } else {
 #pragma unroll
-            for (int v = 0; v < V; v++) right.v[v] = b[(at + v) / inner % count];
+            for (int v = 0; v < V; v++) {
+                if (!FLAT) left.v[v] = a[a_at];
+                right.v[v] = b[b_at];
+                if (++inner < loops.count[last]) {
+                    a_at += loops.a[last];
+                    b_at += loops.b[last];
+                } else if (v + 1 < V) {
+                    loops.find(at + v + 1, a_at, b_at, inner);
+                }
+            }
         }
+        Pack<R, V> out;
 #pragma unroll
-        for (int v = 0; v < V; v++) place(out.v[v], Form<F, T>::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
+        for (int v = 0; v < V; v++) place(out.v[v], Form<F, R>::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
         put(y, at, out);
     } else {
-        for (I i = at; i < n; i++) place(y[i], Form<F, T>::dx(widen<C>(a[i]), widen<C>(b[i / inner % count]), option));
+        for (I i = at; i < n; i++) {
+            loops.find(i, a_at, b_at, inner);
+            place(y[i], Form<F, R>::dx(widen<C>(a[FLAT ? i : a_at]), widen<C>(b[b_at]), option));
+        }
     }
 }
