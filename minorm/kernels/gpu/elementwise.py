@@ -19,7 +19,8 @@ from minorm.kernels.activations import Activations
 from minorm.kernels.gpu import copying, launch, memory
 from minorm.kernels.gpu.operands import arranged, dense
 from minorm.kernels.gpu.plans import copy_plan
-from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.plans.structs import constant
+from minorm.kernels.gpu.program import Launch, Program, cached
 from minorm.kernels.gpu.softmax import (
     check_target,
     cross_entropy,
@@ -90,13 +91,23 @@ def _no_integers(name: str, a: Any, b: Any) -> Any:
 
 def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
     """Launch one thread for each 16 bytes of the result. The arrays are dense and have the same layout."""
-    dtype, n = a.dtype, a.size
-    compute, index = dtypes.compute_type(dtype), launch.index_type(n)
-    width = launch.ACCESS // dtype.itemsize if launch.is_aligned(a, b, out) else 1
-    kernel = _program.kernel("map_one" if b is None else "map_two", name, dtype, compute, width, index)
-    grid = (launch.blocks(-(-n // width), THREADS),)
-    arrays = (a, out) if b is None else (a, b, out)
-    kernel(grid, (THREADS,), (*arrays, index.type(n), compute.type(option)))
+    dtype = a.dtype
+    run = _planned(name, b is None, dtype, a.size, launch.is_aligned(a, b, out))
+    number = dtypes.compute_type(dtype).type(option) if option else _NO_NUMBER[dtype]
+    if b is None:
+        run(a, out, last=(number,))
+    else:
+        run(a, b, out, last=(number,))
+
+
+@cached
+def _planned(name: str, one: bool, dtype: Any, n: int, aligned: bool) -> Launch:
+    index, width = launch.index_type(n), launch.ACCESS // dtype.itemsize if aligned else 1
+    kernel = _program.kernel("map_one" if one else "map_two", name, dtype, dtypes.compute_type(dtype), width, index)
+    return Launch(kernel, (launch.blocks(-(-n // width), THREADS),), (THREADS,), after=(index.type(n),))
+
+
+_NO_NUMBER = {dtype: constant(dtypes.compute_type(dtype).type(0)) for dtype in dtypes.FLOATS}
 
 
 # Arithmetic. A kernel also takes an operand that is one number, or a row of numbers along neighbouring axes of the
