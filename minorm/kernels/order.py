@@ -63,7 +63,7 @@ def is_in_rows(x: Any) -> bool:
     lacks.
     """
     found = getattr(x, "_c_contiguous", None)
-    return x.flags.c_contiguous if found is None else found  # type: ignore[no-any-return]
+    return x.flags.c_contiguous if found is None else found
 
 
 def is_dense(x: Any) -> bool:

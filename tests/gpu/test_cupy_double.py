@@ -276,8 +276,8 @@ def test_arrays_say_by_themselves_whether_they_are_in_rows(real: Any) -> None:
 def test_a_pointer_plus_bytes_is_the_place_of_an_array() -> None:
     """As in CuPy: an array there has the memory that follows, and no other."""
     start = cupy_cuda.alloc(24)
-    first, second = (cupy_double.ndarray(2, np.float32, start + offset) for offset in (0, 8))
+    first, second = (cupy_double.ndarray((2,), np.float32, start + offset) for offset in (0, 8))
     first.fill(1)
     second.fill(2)
     assert second.data.ptr - first.data.ptr == 8
-    np.testing.assert_array_equal(cupy_double.ndarray(4, np.float32, start).get(), [1, 1, 2, 2])
+    np.testing.assert_array_equal(cupy_double.ndarray((4,), np.float32, start).get(), [1, 1, 2, 2])

@@ -18,7 +18,7 @@ from minorm.kernels.gpu import launch, memory
 from minorm.kernels.gpu.plans import copy_plan
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Launch, Program, cached
-from minorm.kernels.order import is_in_rows, memory_order
+from minorm.kernels.order import is_dense, is_in_rows, memory_order
 
 __all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
 
@@ -138,16 +138,21 @@ def accumulate(total: Any, x: Any) -> bool:
 
 def fill(to: Any, value: float) -> None:
     """Set to[...] = value."""
-    has_gaps = not (to.flags.c_contiguous or to.transpose(memory_order(to)).flags.c_contiguous)
-    if to.dtype not in dtypes.FLOATS or not to.size or has_gaps:
+    dtype = to.dtype
+    if dtype not in dtypes.FLOATS or not to.size or not is_dense(to):
         to[...] = value
         return
-    dtype, n = to.dtype, to.size
-    compute, index = dtypes.compute_type(dtype), launch.index_type(n)
-    width = launch.ACCESS // dtype.itemsize if launch.is_aligned(to) else 1
-    kernel = _program.kernel("fill", dtype, compute, width, index)
-    grid = (launch.blocks(-(-n // width), copy_plan.THREADS),)
-    kernel(grid, (copy_plan.THREADS,), (to, index.type(n), compute.type(value)))
+    number = dtypes.compute_type(dtype).type(value)
+    _planned_fill(dtype, to.size, launch.is_aligned(to))(to, last=(number,))
+
+
+@cached
+def _planned_fill(dtype: Any, n: int, aligned: bool) -> Launch:
+    index, width = launch.index_type(n), launch.ACCESS // dtype.itemsize if aligned else 1
+    kernel = _program.kernel("fill", dtype, dtypes.compute_type(dtype), width, index)
+    return Launch(
+        kernel, (launch.blocks(-(-n // width), copy_plan.THREADS),), (copy_plan.THREADS,), (), (index.type(n),)
+    )
 
 
 def full(shape: Ints, value: float, dtype: Any) -> Any:

@@ -10,17 +10,20 @@ from math import prod
 from typing import Any
 
 import cupy
+import numpy as np
 
 from minorm.kernels.order import is_dense, is_in_rows
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Allocate an array in C order. This takes about two thirds of the time of cupy.empty."""
+    """Allocate an array in C order."""
+    if isinstance(dtype, type):
+        dtype = np.dtype(dtype)
     return cupy.ndarray(shape, dtype, cupy.cuda.alloc(prod(shape) * dtype.itemsize))
 
 
 def empty_like(x: Any, dtype: Any = None) -> Any:
-    """Allocate an array in x's memory order. This takes about half the time of cupy.empty_like."""
+    """Allocate an array in x's memory order."""
     if is_in_rows(x):
         return empty(x.shape, x.dtype if dtype is None else dtype)
     if (dtype is not None and dtype != x.dtype) or not is_dense(x):

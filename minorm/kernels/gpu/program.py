@@ -43,7 +43,7 @@ class Launch:
     def __init__(
         self,
         kernel: Callable[..., None],
-        grid: tuple[int],
+        grid: tuple[int, ...],
         block: tuple[int],
         before: Iterable[Any] = (),
         after: Iterable[Any] = (),
