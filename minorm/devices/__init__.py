@@ -84,7 +84,13 @@ _CPU = device("cpu")
 
 def device_of(array: Any) -> device:
     """Return the name of the array's device: "cpu", or "cuda:0" for an array on the first GPU."""
-    return _CPU if is_host(array) else device("cuda", array.device.id)
+    return _CPU if is_host(array) else _gpu(array.data.device_id)
+
+
+@functools.cache
+def _gpu(index: int) -> device:
+    """Return the name of a GPU. Every tensor on the GPU has this one object as its device."""
+    return device("cuda", index)
 
 
 def same_device(a: Any, b: Any) -> bool:
@@ -227,7 +233,15 @@ REFUSALS = (TypeError, ValueError, AttributeError, BufferError, RuntimeError)
 def are_mixed(arrays: Sequence[Any]) -> bool:
     """Return whether the arrays are on different devices; the first array must be a CuPy array."""
     kind, place = type(arrays[0]), arrays[0].data.device_id
-    return len(arrays) > 1 and any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
+    for a in arrays:  # noqa: SIM110  any() would be a call for each array
+        if a is not None and (type(a) is not kind or a.data.device_id != place):
+            return True
+    return False
+
+
+def is_current(array: Any) -> bool:
+    """Return whether a CuPy array is on the current GPU; then kernels for the array need no other context."""
+    return bool(library().cuda.runtime.getDevice() == array.data.device_id)
 
 
 def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -113,8 +113,11 @@ class Function:
             else:  # on a GPU, where a kernel would not notice a wrong address
                 if devices.are_mixed(arrays):
                     raise TypeError("the arrays are not on one device")
-                with first.device:
+                if devices.is_current(first):
                     result = function.forward(*arrays, **options)
+                else:
+                    with first.device:
+                        result = function.forward(*arrays, **options)
         except devices.REFUSALS:
             devices.check_devices(cls.__name__, cls.forward, (function, *inputs), options)
             raise
@@ -195,7 +198,7 @@ class Function:
             if version.count != count:
                 self.check_unchanged()
         first = gradients[0] if len(gradients) == 1 else next(g for g in gradients if g is not None)
-        if type(first) is _ndarray or devices.is_host(first):
+        if type(first) is _ndarray or devices.is_host(first) or devices.is_current(first):
             results = self.backward(*gradients)
         else:
             with first.device:

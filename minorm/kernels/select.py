@@ -38,7 +38,7 @@ def is_array(value: Any) -> bool:
 
 def as_array(value: Any) -> Any:
     """Return `value` as an array. Kernels return NumPy scalars for results without axes."""
-    return value if is_array(value) else np.asarray(value)
+    return value if not is_host(value) or isinstance(value, np.ndarray) else np.asarray(value)
 
 
 def contiguous(array: Any) -> Any:

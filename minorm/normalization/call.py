@@ -17,16 +17,13 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
-import numpy as np
-
 from minorm.devices import dtypes
 from minorm.kernels.bound import bound
 from minorm.kernels.checked import CheckedBackend, resolve_backend
 from minorm.normalization.equation import Equation
-from minorm.normalization.layout import Layout, arrange, layout_of
+from minorm.normalization.layout import Layout, arrange, is_plain, layout_of
 
 Array = Any
-ndarray = np.ndarray
 MOST_ORDERS = 64  # the most orders in memory that a call keeps; arrays have few
 
 
@@ -90,8 +87,7 @@ class NormCall:
                 f"NormCall: x is {x.dtype}{x.shape}; expected {self.stored}{self.shape}, the type and shape for which "
                 "the call was made"
             )
-        flags = x.flags
-        if flags.c_contiguous and (type(x) is not ndarray or flags.aligned):
+        if is_plain(x):
             return self, x
         layout, x = arrange(x, self.axes, self.num_groups, self.param)
         return (self if layout is self.layout else self._with(x, layout)), x

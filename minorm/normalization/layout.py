@@ -17,11 +17,20 @@ from typing import Any
 
 import numpy as np
 
+from minorm.kernels.order import is_in_rows
 from minorm.kernels.select import backend
 from minorm.normalization.nest import Nest, is_dense, plan
 
 Array = Any
 ndarray = np.ndarray
+
+
+def is_plain(x: Array) -> bool:
+    """Return True if x is row-major without gaps and aligned, so that kernels can read it."""
+    if type(x) is not ndarray:
+        return is_in_rows(x)  # CuPy's arrays are always aligned
+    flags = x.flags
+    return flags.c_contiguous and flags.aligned
 
 
 class Layout:
@@ -53,8 +62,7 @@ class Layout:
             return None
         if self.param_order is not None:
             s = s.reshape(self.param_shape).transpose(self.param_order)
-        flags = s.flags
-        return s if flags.c_contiguous and (type(s) is not ndarray or flags.aligned) else s.copy("C")
+        return s if is_plain(s) else s.copy("C")
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
         """Return ds, the gradient of scale or bias, in the shape and type of the parameter `like`."""
@@ -134,10 +142,9 @@ def layout_of(
 
 def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, ...]) -> tuple[Layout, Array]:
     """Return the layout for x, and x itself. If x has gaps, a copy of x is returned."""
-    flags = x.flags
-    aligned = type(x) is not ndarray or flags.aligned  # CuPy's arrays are always aligned
-    if aligned and flags.c_contiguous:
+    if is_plain(x):
         return layout_of(x.shape, None, axes, num_groups, param), x
+    aligned = type(x) is not ndarray or x.flags.aligned
     strides = tuple([step // x.itemsize for step in x.strides])
     if aligned and prod(x.shape) and is_dense(x.shape, strides):
         return layout_of(x.shape, strides, axes, num_groups, param), x

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
+from minorm.kernels.order import is_in_rows
 from minorm.support.decorating import Block
 
 
@@ -257,7 +258,7 @@ class RunningStats:
         conditions.
         """
         mean, var, batches = self.mean, self.var, self.batches
-        is_plain = _is_plain if type(mean) is np.ndarray else _is_contiguous
+        is_plain = _is_plain if type(mean) is np.ndarray else is_in_rows  # CuPy's are always aligned and writable
         return (
             _mode.updating
             and _mode.take is None
@@ -301,4 +302,3 @@ def _rounding(nonfinite: bool) -> Any:
 
 
 _is_plain = operator.attrgetter("flags.carray")  # NumPy's: contiguous, aligned and writable
-_is_contiguous = operator.attrgetter("flags.c_contiguous")  # CuPy's, which are always aligned and writable

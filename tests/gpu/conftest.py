@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import cupy_functions
+import instances
 import pytest
 import shim
 
@@ -16,4 +17,5 @@ def cuda() -> Iterator[Any]:
     if not shim.available:
         pytest.skip("kernels run on the CPU by g++, which is not there")
     with cupy_functions.installed() as cupy:
+        instances.forget_launches()
         yield cupy

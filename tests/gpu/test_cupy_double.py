@@ -13,6 +13,7 @@ from typing import Any
 
 import cublas_double
 import cublas_types
+import cupy_cuda
 import cupy_double
 import cupy_functions
 import cupy_orders
@@ -263,3 +264,20 @@ def test_everything_is_as_before_after_it() -> None:
         assert sys.modules["cupy"] is cupy
         devices.to_device(np.ones(2), "cuda")
     assert (sys.modules.get("cupy"), select._backends, devices._found) == before
+
+
+def test_arrays_say_by_themselves_whether_they_are_in_rows(real: Any) -> None:
+    """kernels/order.py asks CuPy's arrays, which is faster than their flags; a CuPy without it would be slower."""
+    assert "_c_contiguous" in dir(real.ndarray)
+    rows = cupy_double.module.array(np.zeros((3, 4), np.float32))
+    assert [x._c_contiguous for x in (rows, rows.T, rows[:, ::2], rows[1])] == [True, False, False, True]
+
+
+def test_a_pointer_plus_bytes_is_the_place_of_an_array() -> None:
+    """As in CuPy: an array there has the memory that follows, and no other."""
+    start = cupy_cuda.alloc(24)
+    first, second = (cupy_double.ndarray((2,), np.float32, start + offset) for offset in (0, 8))
+    first.fill(1)
+    second.fill(2)
+    assert second.data.ptr - first.data.ptr == 8
+    np.testing.assert_array_equal(cupy_double.ndarray((4,), np.float32, start).get(), [1, 1, 2, 2])

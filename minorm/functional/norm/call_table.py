@@ -14,7 +14,6 @@ not keep it alive.
 
 from __future__ import annotations
 
-import operator
 import threading
 from typing import Any
 
@@ -26,7 +25,6 @@ from minorm.normalization.call import NormCall
 Form = tuple[Any, ...]
 MOST = 1024  # the largest number of forms in the table of a thread
 
-_of_tensor = operator.attrgetter("__class__", "array.__class__", "array.shape", "array.dtype")
 _LASTING = {type(None), bool, int, float, str, tuple, type, np.float32, np.float64, *map(type, dtypes.FLOATS)}
 _INT = {int}
 
@@ -38,16 +36,17 @@ def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tup
     types = tuple(map(type, options))
     if not _LASTING.issuperset(types) or (backend is not None and not type(backend).__weakrefoffset__):
         return None
+    form: list[Any] = [operation, None if backend is None else id(backend), options, types]
     try:
-        return (
-            operation,
-            None if backend is None else id(backend),
-            options,
-            types,
-            *[x if x is None else _of_tensor(x) for x in tensors],
-        )
+        for x in tensors:
+            if x is None:
+                form.append(None)
+            else:
+                array = x.array
+                form += x.__class__, array.__class__, array.shape, array.dtype
     except AttributeError:  # an argument is not a tensor; the checks report it
         return None
+    return tuple(form)
 
 
 def whole_numbers(sizes: Any) -> Any:

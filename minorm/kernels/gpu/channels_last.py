@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from math import prod
 from typing import Any
 
 import cupy
@@ -43,8 +44,9 @@ def empty(shape: Ints, dtype: Any, strides: Ints | None) -> Any:
 
     The array is not a view, so autograd can keep it as a gradient without a copy.
     """
-    out = memory.empty(shape, dtype)
-    return out if strides is None else cupy.ndarray(shape, dtype, memptr=out.data, strides=strides)
+    if strides is None:
+        return memory.empty(shape, dtype)
+    return cupy.ndarray(shape, dtype, cupy.cuda.alloc(prod(shape) * dtype.itemsize), strides)
 
 
 def in_order(x: Any, last: bool) -> Any:

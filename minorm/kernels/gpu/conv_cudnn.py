@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import cupy
@@ -34,6 +34,7 @@ from minorm.kernels import switches
 from minorm.kernels.gpu import channels_last, copying, elementwise, launch, memory
 from minorm.kernels.gpu.channels_last import empty, in_order, lies, only_last, strides_of
 from minorm.kernels.gpu.operands import plain
+from minorm.kernels.gpu.program import cached
 
 try:
     import cudnn
@@ -82,17 +83,16 @@ class Call(NamedTuple):
     bias        True if the graph adds the bias
     uids        the graph's numbers for first, second, result, and the bias
     workspace   the bytes of scratch memory
-    plan        the number of the graph's plan; None means cuDNN's choice
+    run         run(addresses by uid, address of the scratch memory, handle) starts the graph
     """
 
-    graph: Any
+    run: Callable[[dict[int, int], int, int], None]
     last: tuple[bool, bool, bool]
     turned: tuple[bool, ...]
     strides: Ints | None
     bias: bool
     uids: tuple[int, ...]
     workspace: int
-    plan: int | None
 
 
 def forward(x: Any, w: Any, b: Any, y_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
@@ -116,7 +116,7 @@ def is_used(dtype: Any, padding: Pairs = ()) -> bool:
     """Return True if cuDNN computes convolutions of the type `dtype`. cuDNN is not used if a padding is negative."""
     if cudnn is None or not switches.cudnn or dtype not in _TYPES:
         return False
-    return all(pad >= 0 for pair in padding for pad in pair)
+    return not padding or min(map(min, padding)) >= 0
 
 
 def laid_out(x: Any, dtype: Any) -> Any:
@@ -143,7 +143,7 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
     shapes, strides = (first.shape, second.shape, shape), (first.strides, second.strides)
     biased = b is not None
     settings = switches.conv_tf32, switches.cudnn_benchmark
-    call = _call(Asked(name, first.dtype, device, shapes, strides, windows, biased, weights_last, *settings))
+    call = _call(name, first.dtype, device, shapes, strides, windows, biased, weights_last, *settings)
     if call is None:
         return None
     if call.turned[0] or not launch.is_aligned(first):
@@ -151,20 +151,27 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
     if call.turned[1] or not launch.is_aligned(second):
         second = in_order(second, call.last[1])
     out = empty(shape, first.dtype, call.strides)
-    given = [first, second, out, _aligned(b, first.dtype)] if call.bias else [first, second, out]
-    room = memory.empty((call.workspace,), dtypes.uint8) if call.workspace else None
-    addresses = {uid: x.data.ptr for uid, x in zip(call.uids, given, strict=True)}
-    _execute(call.graph, call.plan, addresses, 0 if room is None else room.data.ptr, _handle(device))
+    addresses = [first.data.ptr, second.data.ptr, out.data.ptr]
+    if call.bias:
+        bias = _aligned(b, first.dtype)
+        addresses.append(bias.data.ptr)
+    room = memory.scratch(call.workspace) if call.workspace else None
+    call.run(dict(zip(call.uids, addresses, strict=True)), 0 if room is None else room.ptr, _handle(device))
     if b is not None and not call.bias:
         elementwise.accumulate(out, copying.as_type(b, out.dtype).reshape(-1, *[1] * (out.ndim - 2)))
     return out
 
 
-def _execute(graph: Any, plan: int | None, addresses: dict[int, int], room: int, handle: Any) -> None:
-    if plan is None:
-        graph.execute(addresses, room, handle=handle)
-    else:
-        graph.execute_plan_at_index(addresses, room, plan, handle=handle)
+def _run_of(graph: Any, plan: int | None = None) -> Callable[[dict[int, int], int, Any], None]:
+    """Return the function that starts the graph's plan of this number, or cuDNN's choice if the number is None.
+
+    The frontend's `execute` looks at the kind of each key and value, and then calls `_execute`. Here all of them are
+    ints, so `_execute` is called at once.
+    """
+    if plan is not None:
+        at_index = graph._execute_plan_at_index
+        return lambda addresses, room, handle: at_index(addresses, room, plan, handle)
+    return graph._execute
 
 
 def _aligned(b: Any, dtype: Any) -> Any:
@@ -175,9 +182,10 @@ def _aligned(b: Any, dtype: Any) -> Any:
 # Graphs
 
 
-@functools.lru_cache(maxsize=4096)
-def _call(asked: Asked) -> Call | None:
-    """Return the graph for arrays of the shapes and strides in `asked`, or None if cuDNN has no plan."""
+@cached
+def _call(*question: Any) -> Call | None:
+    """Return the graph for arrays of the shapes and strides in Asked(*question), or None if cuDNN has no plan."""
+    asked = Asked(*question)
     name, dtype, result = asked.name, asked.dtype, asked.shapes[2]
     if not is_used(dtype, asked.windows[1]):
         return None
@@ -197,7 +205,7 @@ def _call(asked: Asked) -> Call | None:
         in_rows = not last[2] or lies(result, strides, dtype.itemsize, False)
         plan = _fastest(graph, asked, uids) if asked.tried and capture.recording() is None else None
         room = graph.get_workspace_size() if plan is None else graph.get_workspace_size_plan_at_index(plan)
-        return Call(graph, last, turned, None if in_rows else strides, bias, uids, room, plan)
+        return Call(_run_of(graph, plan), last, turned, None if in_rows else strides, bias, uids, room)
     return None
 
 
@@ -280,18 +288,18 @@ def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
         try:
             graph.build_plan_at_index(plan)
             size = graph.get_workspace_size_plan_at_index(plan)
-            room = memory.empty((size,), dtypes.uint8) if size else None
-            address = 0 if room is None else room.data.ptr
-            times[plan] = min(_timed(graph, plan, addresses, address, handle) for _ in range(4))
+            room = memory.scratch(size) if size else None
+            run = functools.partial(_run_of(graph, plan), addresses, 0 if room is None else room.ptr, handle)
+            times[plan] = min(_timed(run) for _ in range(4))
         except (RuntimeError, MemoryError, cudnn.cudnnGraphNotSupportedError):
             continue  # the plan is excluded, or too large
     return min(times, key=times.__getitem__) if times else None
 
 
-def _timed(graph: Any, plan: int, addresses: dict[int, int], room: int, handle: Any) -> float:
+def _timed(run: Callable[[], None]) -> float:
     start, end = cupy.cuda.Event(), cupy.cuda.Event()
     start.record()
-    _execute(graph, plan, addresses, room, handle)
+    run()
     end.record()
     end.synchronize()
     return float(cupy.cuda.get_elapsed_time(start, end))

@@ -17,8 +17,8 @@ from minorm.devices import dtypes
 from minorm.kernels.gpu import launch, memory
 from minorm.kernels.gpu.plans import copy_plan
 from minorm.kernels.gpu.plans.structs import Struct
-from minorm.kernels.gpu.program import Program
-from minorm.kernels.order import memory_order
+from minorm.kernels.gpu.program import Launch, Program, cached
+from minorm.kernels.order import is_dense, is_in_rows, memory_order
 
 __all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad", "reshaped"]
 
@@ -57,14 +57,14 @@ def copy(x: Any, order: str = "K") -> Any:
 
 def _like(x: Any, dtype: Any, order: str) -> Any:
     """Allocate an array of x's shape in C order. With order="K", keep x's memory order unless x has a step of 0."""
-    if order == "C" or x.flags.c_contiguous or 0 in x.strides:
+    if order == "C" or is_in_rows(x) or 0 in x.strides:
         return memory.empty(x.shape, dtype)
     return memory.empty_like(x, dtype)
 
 
 def in_rows(x: Any) -> Any:
     """Return x itself if it is row-major without gaps, else a row-major copy."""
-    return x if x.flags.c_contiguous else copy(x, "C")
+    return x if is_in_rows(x) else copy(x, "C")
 
 
 def reshaped(x: Any, shape: Ints) -> Any:
@@ -114,7 +114,7 @@ def in_order_of(x: Any, like: Any) -> Any:
 
 def lies_as(x: Any, like: Any) -> bool:
     """Return True if two arrays of the same shape have the same memory order and the same gaps."""
-    if x.flags.c_contiguous and like.flags.c_contiguous:
+    if is_in_rows(x) and is_in_rows(like):
         return True
     return _same_steps(x.shape, x.strides, like.strides, x.itemsize, like.itemsize)
 
@@ -171,16 +171,21 @@ def accumulate(total: Any, x: Any) -> bool:
 
 def fill(to: Any, value: float) -> None:
     """Set to[...] = value."""
-    has_gaps = not (to.flags.c_contiguous or to.transpose(memory_order(to)).flags.c_contiguous)
-    if to.dtype not in dtypes.FLOATS or not to.size or has_gaps:
+    dtype = to.dtype
+    if dtype not in dtypes.FLOATS or not to.size or not is_dense(to):
         to[...] = value
         return
-    dtype, n = to.dtype, to.size
-    compute, index = dtypes.compute_type(dtype), launch.index_type(n)
-    width = launch.ACCESS // dtype.itemsize if launch.is_aligned(to) else 1
-    kernel = _program.kernel("fill", dtype, compute, width, index)
-    grid = (launch.blocks(-(-n // width), copy_plan.THREADS),)
-    kernel(grid, (copy_plan.THREADS,), (to, index.type(n), compute.type(value)))
+    number = dtypes.compute_type(dtype).type(value)
+    _planned_fill(dtype, to.size, launch.is_aligned(to))(to, last=(number,))
+
+
+@cached
+def _planned_fill(dtype: Any, n: int, aligned: bool) -> Launch:
+    index, width = launch.index_type(n), launch.ACCESS // dtype.itemsize if aligned else 1
+    kernel = _program.kernel("fill", dtype, dtypes.compute_type(dtype), width, index)
+    return Launch(
+        kernel, (launch.blocks(-(-n // width), copy_plan.THREADS),), (copy_plan.THREADS,), (), (index.type(n),)
+    )
 
 
 def full(shape: Ints, value: float, dtype: Any) -> Any:
@@ -206,19 +211,11 @@ def _move(to: Any, x: Any) -> None:
 
 def _launched(to: Any, x: Any, add: bool) -> bool:
     """Copy x to `to` in one launch, or add x to `to` if add=True. Return False if no kernel takes these arrays."""
-    kinds = _kinds(x.dtype, to.dtype, add)
-    if kinds is None:
-        return False
     bits = to.data.ptr | x.data.ptr | launch.ACCESS
-    given = _prepared(to.shape, to.strides, x.shape, x.strides, to.itemsize, x.itemsize, bits & -bits)
-    if given is None:
+    run = _planned(to.shape, to.strides, x.shape, x.strides, to.dtype, x.dtype, bits & -bits, add)
+    if run is None:
         return False
-    plan, axes, sizes = given
-    if plan.turned:
-        key = ("turn", *kinds, *plan.widths, plan.rows, add, plan.integer)
-    else:
-        key = ("move", *kinds, *plan.widths, add, plan.integer)
-    _program.kernel(*key)(plan.grid, (copy_plan.THREADS,), (axes, *sizes, x, to))
+    run(x, to)
     return True
 
 
@@ -230,15 +227,18 @@ def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
     return (source, to) if source in dtypes.FLOATS and to in dtypes.FLOATS else None
 
 
-@functools.lru_cache(maxsize=4096)
-def _prepared(
-    shape: Ints, to: Ints, given: Ints, source: Ints, to_size: int, source_size: int, alignment: int
-) -> tuple[copy_plan.Plan, Struct, tuple[Any, ...]] | None:
-    """Return the launch, and the arguments of the kernel that come before the arrays. If there is no such launch,
-    return None.
+@cached
+def _planned(
+    shape: Ints, to: Ints, given: Ints, source: Ints, to_dtype: Any, source_dtype: Any, alignment: int, add: bool
+) -> Launch | None:
+    """Return the launch of a kernel, or None if no kernel takes these arrays.
 
     `to` and `source` are strides in bytes. The source's shape `given` is broadcast to `shape`.
     """
+    kinds = _kinds(source_dtype, to_dtype, add)
+    if kinds is None:
+        return None
+    to_size, source_size = to_dtype.itemsize, source_dtype.itemsize
     lead = len(shape) - len(given)
     if lead < 0 or any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):
         return None  # CuPy raises the error
@@ -249,5 +249,10 @@ def _prepared(
     plan = copy_plan.plan(shape, places, steps, (to_size, source_size), alignment)
     if plan is None:
         return None
-    sizes: tuple[Any, ...] = tuple(map(plan.integer.type, plan.sizes))
-    return plan, Struct(plan.axes), sizes if plan.turned else (*sizes, dtypes.bool.type(plan.whole))
+    key: tuple[Any, ...]
+    if plan.turned:
+        key, last = ("turn", *kinds, *plan.widths, plan.rows, add, plan.integer), []
+    else:
+        key, last = ("move", *kinds, *plan.widths, add, plan.integer), [dtypes.bool.type(plan.whole)]
+    before = Struct(plan.axes), *map(plan.integer.type, plan.sizes), *last
+    return Launch(_program.kernel(*key), plan.grid, (copy_plan.THREADS,), before)

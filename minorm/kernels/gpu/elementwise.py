@@ -20,8 +20,8 @@ from minorm.kernels.activations import Activations
 from minorm.kernels.gpu import copying, launch, memory
 from minorm.kernels.gpu.operands import arranged, dense
 from minorm.kernels.gpu.plans import broadcast_plan
-from minorm.kernels.gpu.plans.structs import Struct
-from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.plans.structs import Struct, constant
+from minorm.kernels.gpu.program import Launch, Program, cached
 from minorm.kernels.gpu.softmax import (
     check_target,
     cross_entropy,
@@ -93,13 +93,28 @@ def _no_integers(name: str, a: Any, b: Any) -> Any:
 
 def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
     """Launch one thread for each 16 bytes of the result. The arrays are dense and have the same layout."""
-    dtype, n = a.dtype, a.size
-    compute, index = dtypes.compute_type(dtype), launch.index_type(n)
-    width = launch.ACCESS // dtype.itemsize if launch.is_aligned(a, b, out) else 1
-    kernel = _program.kernel("map_one" if b is None else "map_two", name, dtype, compute, width, index)
-    grid = (launch.blocks(-(-n // width), THREADS),)
-    arrays = (a, out) if b is None else (a, b, out)
-    kernel(grid, (THREADS,), (*arrays, index.type(n), compute.type(option)))
+    dtype = a.dtype
+    run = _planned(name, b is None, dtype, a.size, launch.is_aligned(a, b, out))
+    last = (_number(dtype, option),)
+    if b is None:
+        run(a, out, last=last)
+    else:
+        run(a, b, out, last=last)
+
+
+@cached
+def _planned(name: str, one: bool, dtype: Any, n: int, aligned: bool) -> Launch:
+    index, width = launch.index_type(n), launch.ACCESS // dtype.itemsize if aligned else 1
+    kernel = _program.kernel("map_one" if one else "map_two", name, dtype, dtypes.compute_type(dtype), width, index)
+    return Launch(kernel, (launch.blocks(-(-n // width), THREADS),), (THREADS,), after=(index.type(n),))
+
+
+def _number(dtype: Any, option: float) -> Any:
+    """Return the number of an operation, such as a slope, as a kernel takes it."""
+    return dtypes.compute_type(dtype).type(option) if option else _NO_NUMBER[dtype]
+
+
+_NO_NUMBER = {dtype: constant(dtypes.compute_type(dtype).type(0)) for dtype in dtypes.FLOATS}
 
 
 # Arithmetic. Operands may broadcast along any axes, and may have two float types. CuPy computes integers, arrays with
@@ -148,16 +163,13 @@ def _result_shape(a: Ints, b: Ints) -> Ints:
 
 def _broadcast(name: str, a: Any, b: Any, out: Any, option: float) -> bool:
     """Fill `out`, which has no gaps, by one launch for operands that broadcast. Return False if there is no launch."""
-    given = _prepared(_lying(out), _lying(a), _lying(b))
-    if given is None:
+    planned = _planned_broadcast(name, _lying(out), _lying(a), _lying(b), (a.dtype, b.dtype, out.dtype))
+    if planned is None:
         return False
-    plan, loops, sizes = given
-    if plan.swapped:
-        name, a, b = f"op::swapped<{name}>", b, a
-    compute = dtypes.compute_type(out.dtype)
-    types = a.dtype, b.dtype, out.dtype, compute
-    kernel = _program.kernel("map_broadcast", name, *types, plan.width, plan.flat, plan.integer)
-    kernel(plan.grid, (broadcast_plan.THREADS,), (loops, *sizes, a, b, out, compute.type(option)))
+    run, swapped = planned
+    if swapped:
+        a, b = b, a
+    run(a, b, out, last=(_number(out.dtype, option),))
     return True
 
 
@@ -166,15 +178,21 @@ def _lying(x: Any) -> broadcast_plan.Lying:
     return x.shape, x.strides, x.itemsize, bits & -bits
 
 
-@functools.lru_cache(maxsize=4096)
-def _prepared(
-    out: broadcast_plan.Lying, a: broadcast_plan.Lying, b: broadcast_plan.Lying
-) -> tuple[broadcast_plan.Plan, Struct, tuple[Any, ...]] | None:
-    """Return the launch, and the arguments of the kernel that come before the arrays; None if there is no launch."""
+@cached
+def _planned_broadcast(
+    name: str, out: broadcast_plan.Lying, a: broadcast_plan.Lying, b: broadcast_plan.Lying, types: tuple[Any, Any, Any]
+) -> tuple[Launch, bool] | None:
+    """Return the launch, and whether it takes b before a; None if there is no launch."""
     plan = broadcast_plan.plan(out, a, b)
     if plan is None:
         return None
-    return plan, Struct(plan.loops), (plan.integer.type(plan.size), *map(dtypes.bool.type, plan.wholes))
+    of_a, of_b, of_out = types
+    if plan.swapped:
+        name, of_a, of_b = f"op::swapped<{name}>", of_b, of_a
+    template = of_a, of_b, of_out, dtypes.compute_type(of_out), plan.width, plan.flat, plan.integer
+    kernel = _program.kernel("map_broadcast", name, *template)
+    before = Struct(plan.loops), plan.integer.type(plan.size), *map(dtypes.bool.type, plan.wholes)
+    return Launch(kernel, plan.grid, (broadcast_plan.THREADS,), before), plan.swapped
 
 
 def add(a: Any, b: Any) -> Any:

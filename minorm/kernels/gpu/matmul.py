@@ -40,7 +40,7 @@ def matmul(a: Array, b: Array) -> Array:
         return y.reshape(y.shape[:-2] + y.shape[-1:])
     if b.ndim == 2:
         y = memory.empty((*a.shape[:-1], b.shape[1]), a.dtype)
-        product(copying.reshaped(a, (prod(a.shape[:-1]), a.shape[-1])), b, y.reshape(prod(a.shape[:-1]), b.shape[1]))
+        product(_matrix(a), b, _matrix(y))
         return y
     stacks = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     y = memory.empty((*stacks, a.shape[-2], b.shape[-1]), a.dtype)
@@ -52,8 +52,7 @@ def linear(x: Array, w: Array, b: Array = None) -> Array:
     """Return x @ w.T + b, in one kernel if cuBLASLt has an algorithm. Otherwise 16-bit results are rounded twice."""
     if b is not None and _is_covered(x, w) and b.dtype == x.dtype:
         y = memory.empty((*x.shape[:-1], w.shape[0]), x.dtype)
-        rows = prod(x.shape[:-1])
-        if _with_vector(x.reshape(rows, x.shape[-1]), w.T, y.reshape(rows, w.shape[0]), plain(b), cublas_lt.ADD_BIAS):
+        if _with_vector(_matrix(x), w.T, _matrix(y), plain(b), cublas_lt.ADD_BIAS):
             return y
     y = matmul(x, w.T)
     if b is None:
@@ -62,6 +61,11 @@ def linear(x: Array, w: Array, b: Array = None) -> Array:
         return y + b
     elementwise.accumulate(y, b)
     return y
+
+
+def _matrix(x: Array) -> Array:
+    """Return x as a matrix, with all axes but the last as one."""
+    return x if x.ndim == 2 else copying.reshaped(x, (prod(x.shape[:-1]), x.shape[-1]))
 
 
 def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
@@ -162,7 +166,8 @@ def _cublas() -> Any:
 def _operand(x: Array) -> tuple[Array, int, int]:
     """Return x or a copy that cuBLAS can read, whether it is transposed, and the step from one line to the next."""
     rows, columns = x.shape[-2:]
-    down, along = (step // x.itemsize for step in x.strides[-2:])
+    down, along = x.strides[-2:]
+    down, along = down // x.itemsize, along // x.itemsize
     if (along == 1 or columns == 1) and (down >= columns or rows == 1):
         return x, 0, max(1, columns if rows == 1 else down)
     if (down == 1 or rows == 1) and (along >= rows or columns == 1):

@@ -1,4 +1,8 @@
-"""Allocates output arrays on the current device from CuPy's pool, which reuses the memory of freed arrays."""
+"""Allocates output arrays on the current device from CuPy's pool, which reuses the memory of freed arrays.
+
+There is no cache of freed blocks in front of the pool: in Python, a look-up and a destructor take longer than the pool.
+Most of the time of `empty` goes into the array. So memory that only kernels use comes from `scratch`.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,36 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm.kernels.order import is_dense
+from minorm.kernels.order import is_dense, is_in_rows
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Allocate an array in C order. This takes 3 microseconds of Python; cupy.empty takes 4."""
-    dtype = np.dtype(dtype)
+    """Allocate an array in C order."""
+    if isinstance(dtype, type):
+        dtype = np.dtype(dtype)
     return cupy.ndarray(shape, dtype, cupy.cuda.alloc(prod(shape) * dtype.itemsize))
 
 
 def empty_like(x: Any, dtype: Any = None) -> Any:
-    """Allocate an array in x's memory order. This takes 3 microseconds; cupy.empty_like takes 7."""
-    dtype = x.dtype if dtype is None else dtype
-    if x.flags.c_contiguous:
-        return empty(x.shape, dtype)
-    if dtype != x.dtype or not is_dense(x):
+    """Allocate an array in x's memory order."""
+    if is_in_rows(x):
+        return empty(x.shape, x.dtype if dtype is None else dtype)
+    if (dtype is not None and dtype != x.dtype) or not is_dense(x):
         return cupy.empty_like(x, dtype)
-    return cupy.ndarray(x.shape, dtype, cupy.cuda.alloc(x.nbytes), x.strides)
+    return cupy.ndarray(x.shape, x.dtype, cupy.cuda.alloc(x.nbytes), x.strides)
+
+
+def scratch(size: int) -> Any:
+    """Allocate `size` bytes, and return where they start. This is an argument for kernels; `at` makes an array of it.
+
+    It takes a third of the time of `empty`, since no array is made.
+    """
+    return cupy.cuda.alloc(size)
+
+
+def at(start: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return an array in C order in the memory that starts at `start`, a result of `scratch` plus a number of bytes."""
+    return cupy.ndarray(shape, dtype, start)
 
 
 def empty_cache() -> None:

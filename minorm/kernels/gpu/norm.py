@@ -16,6 +16,7 @@ from minorm.devices import dtypes
 from minorm.kernels.gpu import launch, memory
 from minorm.kernels.gpu.plans import norm_backward, norm_forward
 from minorm.kernels.gpu.plans.norm_arguments import Array, nobody, running_of, types_of
+from minorm.kernels.order import is_in_rows
 from minorm.kernels.protocol import Running, Statistics
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
@@ -98,11 +99,15 @@ class BoundKernels:
         """Return dx, ds and db, the gradients of x, scale s and bias b; fill `dresidual` if it is given."""
         s, _, parameter = types_of(self.computed, s, None)
         dx = memory.empty_like(x) if needs[0] else None
-        both = memory.empty((2, self.nest.param_size), self.computed) if needs[1] else None
+        size = self.nest.param_size * self.computed.itemsize
+        both = memory.scratch(2 * size) if needs[1] else None
         aligned = launch.is_aligned(x, dy, s, y, dresidual)
         run = self._plan(norm_backward.backward, parameter, aligned, self.equation, *needs, y is not None)
         run(dy, x, y, stats.block, s, dx, both, dresidual)
-        return (dx, None, None) if both is None else (dx, memory.owned(both[1]), memory.owned(both[0]))
+        if both is None:
+            return dx, None, None
+        db, ds = (memory.at(place, (self.nest.param_size,), self.computed) for place in (both, both + size))
+        return dx, ds, db
 
     def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
         """Return sum_g and sum_gx: for each row, the sums of g = dy * s and of g * xhat."""
@@ -141,7 +146,7 @@ class BoundKernels:
     def statistics(self, mean: Array, var: Array) -> Statistics:
         """Return Statistics made from a given mean and var."""
         covered = mean.dtype in dtypes.FLOATS and var.dtype == mean.dtype
-        if not (covered and mean.flags.c_contiguous and var.flags.c_contiguous):
+        if not (covered and is_in_rows(mean) and is_in_rows(var)):
             return Statistics.given(mean, var, self.equation, self.computed)
         stats = memory.empty((4, self.nest.rows), _FLOAT64)
         self._plan(norm_forward.given, mean.dtype, self.equation)(mean, var, stats)

@@ -6,7 +6,6 @@ Results keep the memory order of the input, C order or channels last.
 
 from __future__ import annotations
 
-import functools
 from math import prod
 from typing import Any
 
@@ -17,7 +16,7 @@ from minorm.kernels.gpu import channels_last, launch
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.plans import pool_plan, window_struct
 from minorm.kernels.gpu.plans.structs import Struct
-from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.program import Launch, Program, cached
 from minorm.kernels.gpu.sums import middle
 from minorm.kernels.reference import pool as reference
 from minorm.kernels.reference.pool import has_channels_last, output_shape, reached
@@ -138,47 +137,61 @@ def _run(
     divisor: int | None = None,
 ) -> None:
     """Launch one thread for each access of `result`. In memory, all arrays have the axes (images, positions, inner)."""
-    dtype = result.dtype
-    aligned = launch.is_aligned(given, result, places)
-    plan, struct = _planned(size, out, how, inner, dtype.itemsize, aligned, backward)
-    index = launch.index_type(max(result.size, given.size))
-    same = 0
+    sizes, aligned = (result.size, given.size), launch.is_aligned(given, result, places)
+    run = _planned(what, backward, inner, size, out, how, result.dtype, sizes, aligned, count_include_pad, divisor)
+    if backward:
+        run(given, places, result)
+    else:
+        run(given, result, places)
+
+
+@cached
+def _planned(
+    what: str,
+    backward: bool,
+    inner: int,
+    size: Ints,
+    out: Ints,
+    how: Any,
+    dtype: Any,
+    sizes: tuple[int, int],
+    aligned: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> Launch:
+    """Return the launch. `sizes` are the numbers of elements of the result and of the given array."""
+    plan = pool_plan.plan(size, out, how, inner, dtype.itemsize, aligned, backward)
+    index, same = launch.index_type(max(sizes)), 0
     if what == "mean":
         same = pool_plan.divisor_of_all(size, out, how, count_include_pad, divisor)
         what = "mean" if same else "uneven_mean"
     kernel = _program.kernel(plan.kernel, f"op::{what}", dtype, dtypes.compute_type(dtype), *plan.options, index)
-    count = result.size // (prod(size if backward else out) * inner) * plan.images
-    arrays = (given, places, result) if backward else (given, result, places)
+    count = sizes[0] // (prod(size if backward else out) * inner) * plan.images
     options = np.bool_(count_include_pad), np.int32(same)
-    kernel((launch.blocks(count, THREADS),), (THREADS,), (struct, index.type(count), *arrays, *options))
-
-
-@functools.lru_cache(maxsize=1024)
-def _planned(*arguments: Any) -> tuple[pool_plan.Plan, Struct]:
-    plan = pool_plan.plan(*arguments)
-    return plan, Struct(plan.fields)
+    grid = (launch.blocks(count, THREADS),)
+    return Launch(kernel, grid, (THREADS,), (Struct(plan.fields), index.type(count)), options)
 
 
 def _spread(dy: Any, dx: Any, inner: int, divisor: int) -> None:
     """Write each dy, divided by `divisor`, to all elements of its plane."""
-    dtype, index = dx.dtype, launch.index_type(dx.size)
-    width = launch.ACCESS // dtype.itemsize
+    _planned_spread(dx.dtype, dx.size, dx.size // dy.size, inner, divisor)(dy, dx)
+
+
+@cached
+def _planned_spread(dtype: Any, n: int, plane: int, inner: int, divisor: int) -> Launch:
+    index, width = launch.index_type(n), launch.ACCESS // dtype.itemsize
     kernel = _program.kernel("spread", dtype, dtypes.compute_type(dtype), width, index)
-    struct = _spreading(dx.size // dy.size, inner)
-    grid = (launch.blocks(-(-dx.size // width), THREADS),)
-    kernel(grid, (THREADS,), (struct, index.type(dx.size), dy, dx, np.int32(divisor)))
+    before = Struct(pool_plan.spread(plane, inner)), index.type(n)
+    return Launch(kernel, (launch.blocks(-(-n // width), THREADS),), (THREADS,), before, (np.int32(divisor),))
 
 
-@functools.lru_cache(maxsize=1024)
-def _spreading(plane: int, inner: int) -> Struct:
-    return Struct(pool_plan.spread(plane, inner))
-
-
+@cached
 def _met(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> pool_plan.Windows:
     """Return the windows without the taps that never reach x. Such taps exist if the kernel is far larger than x."""
     return reached(size, kernel, padding, dilation), stride, padding, dilation
 
 
+@cached
 def _is_whole(size: Ints, out: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> bool:
     """Return True if there is a single window and it covers x exactly."""
     whole = prod(out) == 1 and reached(size, kernel, padding, dilation) == size

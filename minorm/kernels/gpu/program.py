@@ -6,17 +6,54 @@
 
 A later look-up is one access to a dictionary, whose keys are the arguments themselves, so no text is formatted. CuPy
 compiles with -ftz=true: float32 numbers below 1.2e-38 count as 0.
+
+A Launch also holds the grid, the block and the arguments that are the same at every call. A function that plans a
+launch is cached (`cached`), so a call takes one look-up:
+
+    @cached
+    def _plan(n, dtype):
+        return Launch(_program.kernel("scale", dtype), (blocks(n, 256),), (256,), after=(np.int64(n),))
+
+    _plan(x.size, x.dtype)(x, out)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import cupy
 
 from minorm.devices import driver
+from minorm.kernels.gpu.plans.structs import constant
 from minorm.kernels.gpu.source import expression, options, source
+
+cached = functools.lru_cache(maxsize=4096)
+
+
+class Launch:
+    """A kernel with its grid, its block, and the constant arguments before and after the arrays.
+
+    The constants are NumPy scalars of the parameters' exact types, or Structs.
+    """
+
+    __slots__ = ("after", "before", "block", "grid", "kernel")
+
+    def __init__(
+        self,
+        kernel: Callable[..., None],
+        grid: tuple[int, ...],
+        block: tuple[int],
+        before: Iterable[Any] = (),
+        after: Iterable[Any] = (),
+    ) -> None:
+        self.kernel, self.grid, self.block = kernel, grid, block
+        self.before, self.after = tuple(map(constant, before)), tuple(map(constant, after))
+
+    def __call__(self, *arrays: Any, last: tuple[Any, ...] = ()) -> None:
+        """Launch the kernel. The arguments in `last` come behind all others."""
+        self.kernel(self.grid, self.block, (*self.before, *arrays, *self.after, *last))
 
 
 class Program:

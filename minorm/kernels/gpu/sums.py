@@ -12,14 +12,15 @@ from minorm.kernels.axis_sums import Stage, Sums, in_memory_order, stages
 from minorm.kernels.gpu import copying, launch, memory
 from minorm.kernels.gpu.operands import memory_order, plain
 from minorm.kernels.gpu.plans import sums_plan
-from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.program import Launch, Program, cached
+from minorm.kernels.order import is_in_rows
 
 _program = Program("sums.cu")
 
 
 def _total(x: Any, summed: frozenset[int], mean: bool) -> Any:
     """Return the sum or mean over the axes `summed` of an array that is not empty; the other axes keep their order."""
-    if not x.flags.c_contiguous:
+    if not is_in_rows(x):
         return in_memory_order(_total, x, summed, mean, memory_order(x), plain)
     dtype, count = x.dtype, 1
     steps = stages(x.shape, summed)
@@ -34,13 +35,21 @@ def middle(x: Any, stage: Stage, result: Any, divisor: float = 1) -> Any:
     batches, rows, columns = stage
     if rows == 1:
         return copying.cast(x.reshape(-1), result)
-    plan = sums_plan.plan(stage, x.dtype.itemsize, launch.is_aligned(x))
+    chunks, run = _planned(stage, x.dtype, launch.is_aligned(x), result, divisor)
+    y = memory.empty((batches * chunks * columns,), result if chunks == 1 else dtypes.float64)
+    run(x, y)
+    return y if chunks == 1 else middle(y, (batches, chunks, columns), result, divisor)
+
+
+@cached
+def _planned(stage: Stage, dtype: Any, aligned: bool, result: Any, divisor: float) -> tuple[int, Launch]:
+    """Return the number of chunks of each sum, and the launch. The sums of several chunks are not divided yet."""
+    plan = sums_plan.plan(stage, dtype.itemsize, aligned)
     last = plan.chunks == 1
-    y = memory.empty((batches * plan.chunks * columns,), result if last else dtypes.float64)
-    kernel = _program.kernel(plan.name, x.dtype, y.dtype, plan.width, plan.team, plan.integer)
-    sizes = map(plan.integer.type, plan.sizes)
-    kernel(plan.grid, plan.block, (*sizes, x, y, dtypes.float64.type(divisor if last else 1)))
-    return y if last else middle(y, (batches, plan.chunks, columns), result, divisor)
+    written = result if last else dtypes.float64
+    kernel = _program.kernel(plan.name, dtype, written, plan.width, plan.team, plan.integer)
+    sizes, divide = map(plan.integer.type, plan.sizes), dtypes.float64.type(divisor if last else 1)
+    return plan.chunks, Launch(kernel, plan.grid, plan.block, sizes, (divide,))
 
 
 _sums = Sums(_total)

@@ -7,7 +7,10 @@ must have the same layout. Parameters whose arrays are laid out in different way
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +18,7 @@ import numpy as np
 
 from minorm.devices import capture, dtypes
 from minorm.kernels.gpu import launch
+from minorm.kernels.gpu.copying import lies_as
 from minorm.kernels.gpu.operands import arranged, dense
 from minorm.kernels.gpu.plans import update_plan
 from minorm.kernels.gpu.plans.structs import Struct
@@ -120,9 +124,7 @@ def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]
         if replaying:
             groups.setdefault(p.dtype, []).append(i)
             continue
-        arrays = [gradients[i], *[values[i] for values in states]]
-        covered = p.dtype in dtypes.FLOATS and all(a.dtype == p.dtype for a in arrays) and is_dense(p)
-        covered = covered and all(a is arranged(a, p) for a in arrays[1:])
+        covered = _is_covered(p, gradients[i], [values[i] for values in states])
         groups.setdefault(p.dtype if covered else None, []).append(i)
     if None in groups and recording is not None:
         raise RuntimeError(
@@ -133,9 +135,21 @@ def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]
         yield group, dtype is None
 
 
+def _is_covered(p: Any, gradient: Any, states: list[Any]) -> bool:
+    """Return True if there is a kernel: p has no gaps, the states lie as p, and all arrays have one float type."""
+    dtype = p.dtype
+    if dtype not in dtypes.FLOATS or gradient.dtype != dtype or not is_dense(p):
+        return False
+    for state in states:  # noqa: SIM110  all() would be a call for each array
+        if state.dtype != dtype or not lies_as(state, p):
+            return False
+    return True
+
+
 def _laid(gradients: list[Any], parameters: list[Any]) -> list[Any]:
     """Return the gradients in the layout of their parameters."""
-    return [arranged(dense(g), p) for g, p in zip(gradients, parameters, strict=True)]
+    pairs = zip(gradients, parameters, strict=True)
+    return [g if lies_as(g, p) else arranged(dense(g), p) for g, p in pairs]
 
 
 def _run(
@@ -159,8 +173,8 @@ def _run(
         roles["g"] = _laid(roles["g"], parameters)
     addresses = {role: [a.data.ptr for a in arrays] for role, arrays in roles.items()}
     launches = update_plan.launches([p.size for p in parameters], **addresses, **of_steps)
-    aligned = all(launch.is_aligned(*arrays) for arrays in roles.values())
-    width = launch.ACCESS // dtype.itemsize if aligned else 1
+    places = functools.reduce(operator.or_, itertools.chain(*addresses.values()))
+    width = 1 if places % launch.ACCESS else launch.ACCESS // dtype.itemsize
     if recording is None:
         kernel, given = _program.kernel(name, dtype, compute, width, *options), Struct(step)
         for struct, grid in launches:

@@ -146,6 +146,15 @@ class MemoryPointer:
     def __init__(self, mem: Memory, offset: int) -> None:
         self.mem, self.ptr, self.device_id = mem, mem.ptr + offset, mem.device_id
 
+    def __add__(self, offset: int) -> MemoryPointer:
+        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + offset)
+
+    @property
+    def content(self) -> np.ndarray:
+        """What lies there, up to the end of the memory."""
+        offset = self.ptr - self.mem.ptr
+        return self.mem.content if offset == 0 else self.mem.content.reshape(-1).view(np.uint8)[offset:]
+
     def copy_from_host_async(self, mem: int, size: int, stream: Any = None) -> None:
         refuse_copies_while_capturing("H2D")
         assert size <= self.mem.size

@@ -10,6 +10,7 @@ in cupy_functions.py, devices in cupy_cuda.py.
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -60,8 +61,11 @@ class ndarray:
             assert self.memory.nbytes == content.nbytes
             assert np.may_share_memory(self.memory, content)
         else:  # memory that other code has taken from the pool
-            self.memory = memptr.mem.content.view(dtype).reshape(shape)
-            shares = np.may_share_memory(self.memory, memptr.mem.content)
+            content = memptr.content
+            if content.dtype == np.uint8 and content.ndim == 1:  # what follows in the memory belongs to other arrays
+                content = content[: math.prod(shape) * np.dtype(dtype).itemsize]
+            self.memory = content.view(dtype).reshape(shape)
+            shares = np.may_share_memory(self.memory, content)
             assert shares or not self.memory.size, "CuPy would not look at steps here"
 
     # What it is
@@ -74,6 +78,7 @@ class ndarray:
     nbytes = property(lambda self: self.memory.nbytes)
     strides = property(lambda self: self.memory.strides)
     flags = property(lambda self: Flags(self.memory.flags))
+    _c_contiguous = property(lambda self: self.memory.flags.c_contiguous)
     data = property(lambda self: MemoryPointer(Memory.of(self.memory, self.device.id), 0))
     T = property(lambda self: view(self.memory.T, self))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -68,6 +69,14 @@ def compiled(program: Any, keys: Iterable[tuple[Any, ...]]) -> None:
         program._kernels.update({key: module.get_function(name) for key, name in zip(keys, names, strict=True)})
 
 
+def forget_launches() -> None:
+    """Drop the planned launches, since each holds a kernel: other kernels are to run, or other plans to be made."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("minorm.kernels.gpu."):
+            for function in [value for key, value in vars(module).items() if key.startswith("_planned")]:
+                function.cache_clear()
+
+
 def compiled_for(run: Callable[[], object], forget: Callable[[], None]) -> None:
     """Compile all that `run` needs at once, file by file: a first run, in which no kernel does anything, tells what."""
     from minorm.kernels.gpu.program import Program
@@ -79,10 +88,12 @@ def compiled_for(run: Callable[[], object], forget: Callable[[], None]) -> None:
         return lambda *_: None
 
     forget()
+    forget_launches()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Program, "_compile", note)
         run()
     forget()
+    forget_launches()
     for program, needed in keys.items():
         compiled(program, needed)
 

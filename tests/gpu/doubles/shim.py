@@ -113,6 +113,7 @@ class Function:
 def _cell(name: str, arg: Any, size: int, rooms: dict[int, Any]) -> Any:
     """Return one argument in separate memory, as wide as the kernel reads it."""
     arg = getattr(arg, "memory", arg)  # of an array of the double of CuPy
+    arg = arg.content if hasattr(arg, "mem") else arg  # of a MemoryPointer
     if isinstance(arg, np.ndarray) and arg.ndim == 0 and arg.dtype.fields:
         raise KernelError(f"{name}: a struct as an array, which CuPy reads anew at every launch; pass a Struct of it")
     if hasattr(arg, "fields"):

@@ -211,14 +211,14 @@ def test_long_indices(cuda: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(launch, "index_type", lambda size: dtypes.int64)
     x = np.random.default_rng(0).standard_normal((2, 9, 3, 5)).astype(np.float32)
     copy_plan.plan.cache_clear()
-    copying._prepared.cache_clear()
+    instances.forget_launches()
     try:
         np.testing.assert_array_equal(copying.copy(laid(cuda, x, ORDERS[1]), "C").memory, x)
         np.testing.assert_array_equal(copying.cast(cuda.array(x), dtypes.float16).memory, x.astype(np.float16))
         assert (copying.full((5,), 2, dtypes.float32).memory == 2).all()
     finally:
         copy_plan.plan.cache_clear()
-        copying._prepared.cache_clear()
+        instances.forget_launches()
 
 
 def test_the_plan_of_images() -> None:

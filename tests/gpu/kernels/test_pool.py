@@ -252,5 +252,6 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, case: int, gpu: Any, c
     module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=names)
     for name in names:
         monkeypatch.setitem(gpu._program._kernels, keys[name], module.get_function(name))
+    instances.forget_launches()
     with pytest.raises((AssertionError, shim.KernelError)):
         run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import nvrtc
 import pytest
 
@@ -37,6 +38,41 @@ def test_a_kernel_is_made_once_and_no_text_to_find_it_again(cuda: Any, monkeypat
     assert (made, written) == (["text"], [KEY])
     assert rows.kernel(*KEY[:-2], dtypes.float64, 0) is not kernel
     assert len(made) == 2
+
+
+def test_a_launch_passes_its_constants_around_the_arrays(cuda: Any) -> None:
+    from minorm.kernels.gpu.plans.structs import Struct
+    from minorm.kernels.gpu.program import Launch
+
+    calls: list[Any] = []
+    struct = Struct(np.zeros((), [("a", "i4")]))
+    run = Launch(lambda *args: calls.append(args), (3,), (64,), (struct, np.int32(5)), (np.float64(0.5),))
+    run("x", "y")
+    run("x", last=("number",))
+    (grid, block, first), (_, _, second) = calls
+    assert (grid, block) == ((3,), (64,))
+    assert (first[0], first[2:4], second[2], second[4]) == (struct, ("x", "y"), "x", "number")
+    assert [(each.fields.dtype, each.fields[()]) for each in (first[1], first[4])] == [("i4", 5), ("f8", 0.5)]
+    assert first[1] is second[1]  # made once
+    assert first[4] is second[3]
+
+
+def test_a_second_call_plans_nothing(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activations, sums, pooling, casts and copies look up one launch for each kernel."""
+    import minorm as mn
+    import minorm.functional as F
+    from minorm.kernels.gpu import program
+
+    x = mn.ones(2, 4, 6, 6, device="cuda", requires_grad=True)
+
+    def step() -> None:
+        x.grad = None
+        y = F.max_pool2d(F.relu(x) + x, 2).permute(0, 2, 3, 1).clone().sum((0, 1)).sum()
+        (y + F.adaptive_avg_pool2d(F.gelu(x), 1).to(mn.float16).to(mn.float32).sum()).backward()
+
+    step()
+    monkeypatch.setattr(program.Program, "kernel", lambda _, *key: pytest.fail(f"{key[0]} is planned again"))
+    step()
 
 
 def test_a_second_call_makes_no_text(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans.structs import Struct
+from minorm.kernels.gpu.plans.structs import Struct, constant
 from minorm.kernels.protocol import Running
 from minorm.normalization.equation import Equation
 
@@ -32,12 +32,16 @@ def types_of(compute: Type, s: Array | None, b: Array | None) -> tuple[Array | N
 def scalars(equation: Equation | None) -> tuple[Any, Any, Any]:
     """Return eps, centered and guard in the kernels' form."""
     equation = equation or Equation()
-    return np.float64(equation.eps), np.bool_(equation.centered), np.bool_(equation.guard)
+    eps, centered, guard = np.float64(equation.eps), np.bool_(equation.centered), np.bool_(equation.guard)
+    return constant(eps), constant(centered), constant(guard)
 
 
 def with_struct(plan: Any) -> Any:
-    """Return a plan of norm_plan.py with its loops in the kernels' form."""
-    return plan if plan is None else plan._replace(loops=Struct(plan.loops))
+    """Return a plan of norm_plan.py with its loops, and its chunk if it has one, in the kernels' form."""
+    if plan is None:
+        return None
+    chunk = {"chunk": constant(plan.chunk)} if hasattr(plan, "chunk") else {}
+    return plan._replace(loops=Struct(plan.loops), **chunk)
 
 
 @functools.cache
@@ -50,21 +54,24 @@ def running_of(running: Running | None, count: int) -> tuple[Struct, Type]:
     """Return the struct Running for the kernels, and the type of the running statistics."""
     if running is None:
         return nobody(), dtypes.float32
-    mean, *others = (
-        0 if array is None else array.data.ptr
-        for array in (running.mean, running.var, running.batches, running.skipped)
+    mean, var, batches, skipped = running.mean, running.var, running.batches, running.skipped
+    addresses = (
+        mean.data.ptr,
+        var.data.ptr,
+        0 if batches is None else batches.data.ptr,
+        0 if skipped is None else skipped.data.ptr,
     )
-    ticket = 0 if running.update_nonfinite else _ticket(mean).data.ptr
-    return _running_at((mean, *others, ticket), *running.rates(count)), running.mean.dtype
+    return _running_at(addresses, running.update_nonfinite, *running.rates(count)), mean.dtype
 
 
 @cached
-def _running_at(addresses: tuple[int, ...], *rates: float) -> Struct:
+def _running_at(addresses: tuple[int, ...], update_nonfinite: bool, *rates: float) -> Struct:
     """Return the struct Running with the addresses of a layer's arrays.
 
     The addresses stay the same from step to step.
     """
-    return Struct(np.array((*addresses, rates), RUNNING))
+    ticket = 0 if update_nonfinite else _ticket(addresses[0]).data.ptr
+    return Struct(np.array((*addresses, ticket, rates), RUNNING))
 
 
 @functools.cache

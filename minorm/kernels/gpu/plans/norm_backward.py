@@ -96,6 +96,7 @@ def _rows(
     shape = rows.index, rows.width, rows.packs, rows.lanes, rows.turns, rows.same
     kernel = rows_program.kernel("row_backward", storage, compute, parameter, *shape, sums, relu)
     rule, parts_of, merge, of_columns = scalars(equation), rows.grid[0], None, None
+    size_of_parts = 2 * parts_of * nest.columns * compute.itemsize
     if sums == OF_ELEMENTS:
         of_columns = _merge_parts(nest.columns, parts_of, compute, compute, rows.index, None)
     elif sums == OF_ROW and nest.param_size != nest.rows:
@@ -103,8 +104,8 @@ def _rows(
         merge = _merge_runs(runs._replace(runs=norm_plan.Loops((), ())), nest.rows, parameter, compute, rows.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
-        of_rows = memory.empty((2, nest.rows), dtypes.float64) if merge else None
-        parts = memory.empty((2, parts_of, nest.columns), compute) if of_columns else None if merge else both
+        of_rows = memory.scratch(16 * nest.rows) if merge else None  # two numbers of float64 for each row
+        parts = memory.scratch(size_of_parts) if of_columns else None if merge else both
         kernel(rows.grid, rows.block, (rows.loops, dy, x, y, stats, s, dx, masked, of_rows, parts, *rule))
         if merge:
             merge(of_rows, None, None, None, both)
@@ -128,9 +129,9 @@ def _columns(
     merge = _merge_parts(nest.columns, columns.chunks, compute, compute, columns.index, None)
 
     def run(dy: Array, x: Array, y: None, stats: Array, s: Any, dx: Array, both: Array, masked: None) -> None:  # noqa: ARG001
-        sums = memory.empty((2, nest.rows), dtypes.float64)
+        sums = memory.scratch(16 * nest.rows)
         find(dy, x, stats, s, sums)
-        partial = memory.empty((2, columns.chunks, nest.columns), compute)
+        partial = memory.scratch(2 * columns.chunks * nest.columns * compute.itemsize)
         kernel(columns.grid, columns.block, (columns.loops, columns.chunk, dy, x, stats, sums, s, dx, partial))
         merge(partial, None, both)
 
@@ -156,7 +157,7 @@ def _runs(
     use_masked = grad_input(nest, storage, compute, parameter, aligned, True) if relu else use
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
-        sums = memory.empty((2, nest.rows), dtypes.float64)
+        sums = memory.scratch(16 * nest.rows)
         merge(find(dy, x, y, stats, None, masked), s, stats, sums, both)
         if masked is None:
             use_masked(dy, x, y, stats, sums, s, dx)
@@ -175,7 +176,7 @@ def _separate(
     parameters = _parameters_alone(nest, *types)
 
     def run(dy: Array, x: Array, y: None, stats: Array, s: Any, dx: Array, both: Any, masked: None) -> None:
-        sums = memory.empty((2, nest.rows), dtypes.float64)
+        sums = memory.scratch(16 * nest.rows)
         find(dy, x, stats, s, sums)
         use(dy, x, None, stats, sums, s, dx)
         if of_parameters:
@@ -238,7 +239,7 @@ def _partial_sums(
     rows = walk.index.type(nest.rows)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, masked: Any) -> Array:
-        partial = memory.empty((2, walk.chunks, walk.results), dtypes.float64)
+        partial = memory.scratch(16 * walk.chunks * walk.results)
         kernel(walk.grid, walk.block, (walk.loops, rows, walk.chunk, dy, x, y, stats, s, partial, masked))
         return partial
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.launch import blocks, index_type
 from minorm.kernels.gpu.plans import norm_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
+from minorm.kernels.gpu.plans.structs import constant
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
@@ -79,10 +79,11 @@ def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: E
     plan = norm_plan.merge(nest.rows, walk.chunks * loops.columns)
     merge = moments_program.kernel("merge_moments", compute, walk.index, plan.splits)
     eps, centered, guard = scalars(equation)
-    sizes = *map(walk.index.type, (nest.rows, loops.columns, loops.terms)), walk.chunk, np.int32(walk.chunks)
+    lengths = map(walk.index.type, (nest.rows, loops.columns, loops.terms))
+    sizes = tuple(map(constant, (*lengths, walk.chunk, np.int32(walk.chunks))))
 
     def run(x: Array, stats: Array) -> None:
-        partial = memory.empty((2, walk.chunks, walk.results), dtypes.float64)
+        partial = memory.scratch(16 * walk.chunks * walk.results)  # two numbers of float64 for each chunk of a result
         kernel(walk.grid, walk.block, (walk.loops, walk.chunk, x, partial, centered))
         merge(plan.grid, plan.block, (*sizes, partial, stats, eps, guard))
 

@@ -1,7 +1,8 @@
-"""Structs that kernels take by value; each is made once.
+"""Structs and numbers that kernels take by value; each is made once.
 
 If a structured array were passed, CuPy would read the array's description at every launch, which takes the host 5 to 8
-microseconds. If a Struct is passed, CuPy reads only the address.
+microseconds. For a NumPy scalar CuPy makes an object at every launch. If a Struct is passed, CuPy reads only the
+address.
 """
 
 from __future__ import annotations
@@ -10,16 +11,22 @@ import functools
 from typing import Any
 
 import cupy
+import numpy as np
 
 from minorm.kernels.gpu.plans import window_struct
 
 
 class Struct(cupy.cuda.function.CPointer):  # type: ignore[misc]  # CuPy has no types
-    """An argument of a kernel that holds the fields of a structured array without axes."""
+    """An argument of a kernel that holds the fields of a structured array without axes, or one number."""
 
     def __init__(self, fields: Any) -> None:
         super().__init__(fields.ctypes.data)
         self.fields = fields  # keeps the memory at the address alive
+
+
+def constant(value: Any) -> Struct:
+    """Return `value` as an argument that is made once. It is a NumPy scalar of the parameter's type, or a Struct."""
+    return value if isinstance(value, Struct) else Struct(np.asarray(value))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -31,18 +31,20 @@ def launches(sizes: Sequence[int], **columns: Sequence[Any]) -> Iterator[tuple[A
     for start in range(0, len(sizes), MOST):
         part = slice(start, start + MOST)
         empty, blocks = _empty(tuple(sizes[part]))
-        struct = empty.copy()
+        struct = np.frombuffer(bytearray(empty), STRUCT).reshape(())  # empty.copy() of an array would copy each field
         for name, values in columns.items():
             struct[name][: len(values[part])] = values[part]
         yield struct, (blocks,)
 
 
 @functools.lru_cache(maxsize=256)
-def _empty(sizes: tuple[int, ...]) -> tuple[Any, int]:
-    """Return the struct before its addresses are set, and the number of blocks; both are the same at every step."""
+def _empty(sizes: tuple[int, ...]) -> tuple[bytes, int]:
+    """Return the bytes of the struct before its addresses are set, and the number of blocks; both are the same at every
+    step.
+    """
     struct = np.zeros((), STRUCT)
     blocks = np.cumsum([0, *[-(-size // CHUNK) for size in sizes]])
     struct["size"][: len(sizes)] = sizes
     struct["first"][:] = blocks[-1]
     struct["first"][: len(blocks)] = blocks
-    return struct, int(blocks[-1])
+    return struct.tobytes(), int(blocks[-1])
