@@ -38,6 +38,9 @@ FORMS = {  # shape, axes, groups, axes of the parameters, memory order
     "groups, channels last": ((3, 12, 4, 4), (2, 3), 3, (1, 2), (0, 2, 3, 1)),
     "odd groups, channels last": ((2, 12, 4, 5), (2, 3), 4, (1, 2), (0, 2, 3, 1)),
     "odd images": ((18, 4, 3, 3), (0, 2, 3), 1, (1,), (0, 1, 2, 3)),
+    "odd instances": ((5, 9, 7, 7), (2, 3), 1, (1,), (0, 1, 2, 3)),
+    "odd groups": ((3, 12, 5, 5), (2, 3), 4, (1, 2), (0, 1, 2, 3)),
+    "long odd groups": ((2, 6, 9, 13), (2, 3), 2, (1, 2), (0, 1, 2, 3)),
     "layer": ((13, 96), (1,), 1, (1,), (0, 1)),
     "layer, odd": ((5, 97), (1,), 1, (1,), (0, 1)),
     "layer, many rows": ((130, 12), (1,), 1, (1,), (0, 1)),
@@ -107,7 +110,7 @@ def relative(found: Any, expected: Any) -> float:
     return float(difference / max(1e-3, np.linalg.norm(expected)))
 
 
-FEW = ("batch", "batch, channels last", "groups", "layer")
+FEW = ("batch", "batch, channels last", "groups", "layer", "odd groups", "odd images")
 CASES = [(form, types) for types in TYPES for form in (FORMS if types == "float32" else FEW)]
 
 
@@ -219,6 +222,7 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_moments.cu", (0,)),
         ("norm_grads.cu", (0,)),
         ("norm_apply.cu", (0, 1)),
+        ("norm_short.cu", (0, 1)),
     ):
         for which in range(source(file).count("__syncthreads();")):
             if which not in unused:  # they part sums of which this file has one, or none
@@ -230,12 +234,16 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_rows.cu", "rows + team.index] = total_gx", "rows + team.index + 1] = total_gx"),
         ("norm_rows.cu", "param_sums[rows + row.place.param]", "param_sums[rows + 1 + row.place.param]"),
         ("norm_rows.cu", "begin + i / V * step", "begin + i / V"),
-        ("norm_moments.cu", "shared[1][team][lane * V + v] = squares[v]", "shared[1][team][lane * V] = squares[v]"),
+        ("norm_short.cu", "begin = team * columns", "begin = team * (columns - 1)"),
+        ("norm_short.cu", "row.param + channel * loops", "row.param + 0 * loops"),
+        ("norm_short.cu", "run_sums[loops.results * at.channels + run]", "run_sums[loops.results + run]"),
+        ("norm_short.cu", "i = count / V * V + threadIdx.x", "i = count / V * V + threadIdx.x + 1"),
+        ("norm_moments.cu", "shared[1][team][v * LANES + lane] = squares[v]", "shared[1][team][lane] = squares[v]"),
         ("norm_moments.cu", "min(first + chunk, loops.terms)", "min(first + chunk, loops.terms - 1)"),
         ("norm_moments.cu", "m2[u] = partial[second + from]", "m2[u] = partial[second - 1 + from]"),
         ("norm_rows.cu", "outer.data - loop.count * loop.data;", "outer.data + 4 - loop.count * loop.data;"),
         ("norm_moments.cu", "shared[n][0][i + half * RESULTS]", "shared[n][0][i + half * RESULTS - 1]"),
-        ("norm_apply.cu", "put_rounded(out, place[u]", "put_rounded(out, V + place[u]"),
+        ("norm_apply.cu", "put_rounded(out, batches", "put_rounded(out, V + batches"),
         ("norm_apply.cu", "bottom + r, loops.part", "r, loops.part"),
         ("norm_apply.cu", "found = hold<P, V>(s, at)", "found = hold<P, V>(s, I(0))"),
         ("norm_grads.cu", "int first = at.split; first < parts", "int first = at.split + 1; first < parts"),
@@ -259,7 +267,7 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
     if file == "norm_apply.cu":  # so that a block has more rows than wait in its shared memory
         monkeypatch.setattr(norm.norm.norm_forward.norm_plan, "FEW", 1)
     for module in (norm.norm.norm_forward, norm.norm.norm_backward):
-        for name in ("rows_program", "moments_program", "apply_program", "grads_program"):
+        for name in ("rows_program", "moments_program", "apply_program", "grads_program", "short_program"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, program.Program(getattr(module, name).name))
     every_kernel.forget(norm.norm)
@@ -271,7 +279,7 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
 
 MUTANT_FORMS = (
     "layer, a block a row", "layer, a long odd row", "batch, channels last", "groups", "batch", "layer", "instance",
-    "layer, many rows",
+    "layer, many rows", "long odd groups", "odd instances",
 )  # fmt: skip
 
 

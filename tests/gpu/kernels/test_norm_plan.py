@@ -159,6 +159,37 @@ def test_columns_lie_side_by_side_where_rows_would_be_read_in_small_pieces() -> 
         assert loops.side_by_side(4) is loops
 
 
+def test_a_thread_has_eight_lanes_in_16_bits() -> None:
+    size = LAST.rows * LAST.columns
+    loops = norm_plan.of_statistics(LAST)
+    for itemsize, computed, width in ((2, 4, 8), (2, 8, 4), (4, 4, 4), (8, 8, 2)):
+        found = norm_plan.walk(loops, size, itemsize, True, computed=computed)
+        assert (found.width, found.team * found.width) == (width, 64)
+        assert found.chunk % (8 * 256 // found.team) == 0  # all batches of a thread are whole, but for the last chunk's
+
+
+def test_short_rows_that_begin_anywhere_are_read_many_at_a_time() -> None:
+    images = plan((512, 512, 7, 7), (2, 3), 1, (1,))
+    found = norm_plan.short(images, 2, True)
+    assert found is not None
+    assert (found.lanes, found.grid, found.block, found.runs) == (1, (2048,), (128,), 512 * 512)
+    wide = norm_plan.short(images, 4, True)
+    assert wide is not None
+    assert (wide.lanes, wide.grid) == (2, (4096,))
+    groups = norm_plan.short(plan((8, 64, 7, 7), (2, 3), 8, (1, 2)), 2, True)
+    assert groups is not None
+    assert (groups.lanes, groups.grid, groups.runs) == (8, (4,), 512)
+    for itemsize in (2, 4, 8):  # each block's rows begin at a multiple of 16 bytes
+        for side in (3, 5, 7, 9, 15):
+            each = norm_plan.short(plan((40, 3, side, side), (2, 3), 1, (1,)), itemsize, True)
+            assert each is None or each.block[0] // each.lanes * itemsize % 16 == 0
+            assert each is None or each.block[0] // each.lanes * side * side * itemsize <= norm_plan.ROOM
+    assert norm_plan.short(images, 2, False) is None
+    channels_last = plan((8, 8, 7, 7), (2, 3), 1, (1,), (8 * 49, 1, 7 * 8, 8))
+    for nest in (BATCH, LAST, GROUPS, channels_last, plan((5, 97), (1,), 1, (1,)), plan((4, 4, 99, 99), (2, 3))):
+        assert norm_plan.short(nest, 2, True) is None
+
+
 def test_indices_are_as_wide_as_they_must_be() -> None:
     assert launch.index_type(2**31 - 2**24 - 1) == dtypes.int32
     assert launch.index_type(2**31 - 2**24) == dtypes.int64

@@ -1,9 +1,10 @@
 """Plans of the forward pass. A plan is a function of arrays, made once for a nest and its types and kept by
 BoundKernels.
 
-Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu). For longer rows, kernels compute
-moments of chunks, merge them in a fixed order, and then make a pass over the elements. The kernel that writes y also
-adds the residual and applies the ReLU if the call has them.
+Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu), and so do short rows that do not
+begin at multiples of 16 bytes (norm_short.cu). For longer rows, kernels compute moments of chunks, merge them in a fixed
+order, and then make a pass over the elements. The kernel that writes y also adds the residual and applies the ReLU if
+the call has them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from minorm.normalization.nest import Nest
 
 Run = Callable[..., Any]
 
-rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply"))
+rows_program, moments_program, apply_program, short_program = (
+    Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply", "short")
+)
 
 THREADS = {4: 1024, 8: 512}  # the most threads of a row, by the bytes of a number in registers
 PACKS = 8  # the most accesses of a thread
@@ -43,6 +46,11 @@ def forward(
     equation: Equation,
     ending: int,
 ) -> Run:
+    short = with_struct(norm_plan.short(nest, storage.itemsize, aligned))
+    if short is not None:
+        shape = short.index, short.lanes
+        kernel = short_program.kernel("short_forward", storage, compute, parameter, *shape, running, ending)
+        return _in_one(kernel, short, equation)
     loops = norm_plan.of_statistics(nest)
     by_columns = aligned and loops.side_by_side(storage.itemsize) is not loops
     widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
@@ -53,12 +61,7 @@ def forward(
         rows = with_struct(rows)
         shape = rows.index, rows.width, rows.packs, rows.lanes, rows.turns, rows.same
         kernel = rows_program.kernel("row_forward", storage, compute, parameter, *shape, running, ending)
-        rule = scalars(equation)
-
-        def in_one(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
-            kernel(rows.grid, rows.block, (rows.loops, x, s, b, residual, y, stats, *rule, kept))
-
-        return in_one
+        return _in_one(kernel, rows, equation)
     find = moments(nest, storage, compute, aligned, equation)
     use = apply(nest, storage, compute, parameter, running, aligned, ending)
 
@@ -69,11 +72,22 @@ def forward(
     return in_passes
 
 
+def _in_one(kernel: Any, plan: Any, equation: Equation) -> Run:
+    """Return the plan that launches one kernel for everything."""
+    rule = scalars(equation)
+
+    def run(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
+        kernel(plan.grid, plan.block, (plan.loops, x, s, b, residual, y, stats, *rule, kept))
+
+    return run
+
+
 def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: Equation) -> Run:
     loops = norm_plan.of_statistics(nest)
     if aligned:
         loops = loops.side_by_side(storage.itemsize)
-    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, lanes_busy=norm_plan.FEWEST)
+    size, computed = norm_plan.size_of(nest), compute.itemsize
+    walk = norm_plan.walk(loops, size, storage.itemsize, aligned, lanes_busy=norm_plan.FEWEST, computed=computed)
     walk = with_struct(walk)
     kernel = moments_program.kernel(f"moments_{walk.form}", storage, compute, *walk.shape)
     plan = norm_plan.merge(nest.rows, walk.chunks * loops.columns)
@@ -90,7 +104,7 @@ def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: E
 
 
 def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, running: Type, aligned: bool, ending: int) -> Run:
-    walk, shape = elementwise(nest, storage, aligned)
+    walk, shape = elementwise(nest, storage, compute, aligned)
     kernel = apply_program.kernel(f"apply_{walk.form}", storage, compute, parameter, *shape, running, ending)
 
     def run(x: Array, stats: Array, s: Any, b: Any, residual: Any, y: Array, kept: Any) -> None:
@@ -99,13 +113,14 @@ def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, running: Ty
     return run
 
 
-def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Walk, tuple[Any, ...]]:
+def elementwise(nest: Nest, storage: Type, compute: Type, aligned: bool) -> tuple[norm_plan.Walk, tuple[Any, ...]]:
     """Return the grid of norm_apply.cu, and the template arguments after the types."""
     loops = norm_plan.of_statistics(nest)
     if aligned:
         loops = loops.side_by_side(storage.itemsize)
-    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
-    return with_struct(walk), (*walk.shape, loops.one_param, *[walk.ragged] * (walk.form == "lanes"))
+    size, computed = norm_plan.size_of(nest), compute.itemsize
+    walk = norm_plan.walk(loops, size, storage.itemsize, aligned, elementwise=True, computed=computed)
+    return with_struct(walk), (*walk.shape, loops.one_param)
 
 
 def given(nest: Nest, storage: Type, compute: Type, kind: Type, equation: Equation) -> Run:  # noqa: ARG001

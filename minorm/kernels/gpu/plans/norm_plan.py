@@ -23,7 +23,8 @@ from minorm.normalization.nest import Nest
 BLOCK = 256  # threads in a block of the kernels that go through chunks
 LANES, FEWEST_LANES = 32, 4  # the most and the fewest threads side by side
 BATCH, ELEMENTS_BATCH = 8, 4  # packs that each thread loads together, with sums and without
-LANE_WIDTH = 4  # elements of a thread whose lanes have separate statistics; these need registers
+LANE_BYTES = 32  # widened bytes of a thread whose lanes have separate statistics; these need registers
+WIDE = 4  # elements of an access that is wide enough for rows
 FEWEST_TERMS = 16  # the fewest terms of a column whose sums are written to memory
 LINE = 128  # bytes of one memory transaction
 USUAL_PACKS = 4  # packs of a row, if a larger team can take it
@@ -32,6 +33,8 @@ BUSY = 4096  # the number of blocks that keeps a large device busy
 FEW, FEWEST = 1024, 512  # the same if lanes need a setup, or if each block writes parts of most results
 SHORT = 1024  # the most accesses of a row for a warp; longer rows take a block
 TEAM_THREADS = 1 << 16  # threads of all teams that take rows in turn, as the registers of a large device allow
+SHORT_THREADS, ROOM = 128, 16384  # of a block of norm_short.cu: threads, and bytes of each array
+NARROW = 8  # bytes: rows are read in smaller accesses only if they are long
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
 SERIAL = 16  # parts that each of these threads adds up, if that is enough
 LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index, since wide indices take more of a block's 65,536 registers
@@ -118,7 +121,7 @@ class Loops(NamedTuple):
         if len(self.kept) > 3 or found.terms < FEWEST_TERMS or not found.one_param:
             return self
         short = loop.count * itemsize < LINE
-        return found if short or min(LANE_WIDTH, found.width(itemsize)) > self.width(itemsize) else self
+        return found if short or min(WIDE, found.width(itemsize)) > self.width(itemsize) else self
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
         """Return the struct Loops of loops.cuh, which is passed by value. With wanted=False it has 0 results."""
@@ -195,13 +198,22 @@ class Walk(NamedTuple):
 
 
 def walk(
-    loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False, lanes_busy: int = FEW
+    loops: Loops,
+    size: int,
+    itemsize: int,
+    aligned: bool,
+    elementwise: bool = False,
+    lanes_busy: int = FEW,
+    computed: int = 4,
 ) -> Walk:
-    """Return the grid that goes through all terms of all results. elementwise=True is for kernels without sums."""
+    """Return the grid that goes through all terms of all results. elementwise=True is for kernels without sums.
+
+    `itemsize` is the number of bytes of a stored element, and `computed` that of an element in registers.
+    """
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
     if loops.is_lanes:
-        elements = min(elements, LANE_WIDTH)
+        elements = min(elements, LANE_BYTES // computed)
         while lanes > FEWEST_LANES and lanes // 2 * elements >= loops.results:
             lanes //= 2
         step, block = BLOCK // lanes, BLOCK
@@ -210,12 +222,14 @@ def walk(
         warp = -(-loops.terms // elements) <= SHORT
         step, block = (WARP if warp else BLOCK) * elements, WARP * 4 if warp else BLOCK
         across = blocks(loops.results, 4) if warp else loops.results
-    least = step * (ELEMENTS_BATCH if elementwise else BATCH)
+    batch = ELEMENTS_BATCH if elementwise else BATCH
+    least = step * batch
     wanted = min(-(-(lanes_busy if loops.is_lanes else BUSY) // max(1, across)), SERIAL * SPLITS[-1])
     if loops.is_lanes and not elementwise:
         wanted = max(wanted, -(-loops.terms // (step * IN_FLOAT)))
     chunks = max(1, min(-(-loops.terms // least), wanted, 65535))
-    chunk = -(-loops.terms // (chunks * step)) * step
+    whole = step * batch if loops.is_lanes and chunks > 1 else step  # each thread's last batch is whole too
+    chunk = -(-loops.terms // (chunks * whole)) * whole
     chunks = max(1, -(-loops.terms // max(1, chunk)))
     form, team = ("lanes", lanes) if loops.is_lanes else ("rows", warp)
     ragged = loops.is_lanes and loops.kept[-1].count % elements != 0
@@ -270,6 +284,42 @@ def rows(
     index = index_type(max(size, 2 * grid * loops.terms if together else 0, loops.results + teams))
     block = (threads * teams_a_block,)
     return Rows(loops.packed(index), index, elements, packs, lanes, loops.turns, loops.one_param, (grid,), block)
+
+
+class Short(NamedTuple):
+    """A grid of blocks that keep many short rows in shared memory; see norm_short.cu."""
+
+    loops: Any  # the packed struct
+    index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
+    lanes: int  # the threads of a row
+    runs: int  # of all rows: parts with one scale and one bias
+    grid: tuple[int]
+    block: tuple[int]
+
+
+def short(nest: Nest, itemsize: int, aligned: bool) -> Short | None:
+    """Return the grid, or None if accesses to rows are wide anyway, if rows are long or not next to each other in
+    memory, or if scale or bias vary from neighbour to neighbour.
+    """
+    loops = of_statistics(nest)
+    every, step = [*loops.kept, *loops.reduced], 1
+    for loop in reversed(every):
+        if loop.data != step:
+            return None
+        step *= loop.count
+    if not aligned or not loops.reduced or loops.reduced[-1].param or len(loops.reduced) > 2:
+        return None
+    elements = loops.width(itemsize)
+    if elements > 1 and elements * itemsize >= NARROW:
+        return None
+    fit, most = ROOM // (itemsize * loops.terms), SHORT_THREADS
+    rows = next((n for n in (most, most // 2, most // 4, most // 8, most // 16) if n <= fit), 0)
+    if not rows:
+        return None
+    runs = loops.results * (loops.reduced[0].count if len(loops.reduced) == 2 else 1)
+    index = index_type(max(size_of(nest), 2 * runs))
+    grid = (blocks(loops.results, rows),)
+    return Short(loops.packed(index), index, most // rows, runs, grid, (most,))
 
 
 class Columns(NamedTuple):

@@ -35,23 +35,6 @@ template <class I> struct Loops {
     }
 };
 
-// The places of V neighbouring results. They follow the inner kept loop. If V does not divide that loop (RAGGED), they
-// belong to several turns of the outer loops, and each place is found separately.
-template <bool RAGGED, int V, class I>
-__device__ __forceinline__ void results_of(const Loops<I>& loops, I index, Place<I> (&places)[V]) {
-    places[0] = loops.result(index);
-#pragma unroll
-    for (int v = 1; v < V; v++) {
-        if (RAGGED) {
-            places[v] = loops.result(index + v);
-            continue;
-        }
-        places[v] = places[v - 1];
-        places[v].param += loops.kept[3].param;
-        places[v].row += loops.kept[3].row;
-    }
-}
-
 // The place of a term in the reduced loops, and then of terms `step` further on: only the first place needs divisions.
 // N: the number of innermost loops, 2 if the nest's reduced loops are meant. Places past the last term have no meaning.
 template <int N, class I> struct Cursor {
