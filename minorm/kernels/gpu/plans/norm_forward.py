@@ -2,9 +2,9 @@
 BoundKernels.
 
 Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu), and so do short rows that do not
-begin at multiples of 16 bytes (norm_short.cu). For longer rows, kernels compute moments of chunks, merge them in a fixed
-order, and then make a pass over the elements. The kernel that writes y also adds the residual and applies the ReLU if
-the call has them.
+begin at multiples of 16 bytes (norm_short.cu). For longer rows, kernels compute moments of chunks, merge them in a
+fixed order, and then make a pass over the elements. The kernel that writes y also adds the residual and applies the
+ReLU if the call has them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def forward(
 ) -> Run:
     short = with_struct(norm_plan.short(nest, storage.itemsize, aligned))
     if short is not None:
-        shape = short.index, short.lanes
-        kernel = short_program.kernel("short_forward", storage, compute, parameter, *shape, running, ending)
+        types = storage, compute, parameter, short.index
+        kernel = short_program.kernel("short_forward", *types, short.lanes, running, ending)
         return _in_one(kernel, short, equation)
     loops = norm_plan.of_statistics(nest)
     by_columns = aligned and loops.side_by_side(storage.itemsize) is not loops

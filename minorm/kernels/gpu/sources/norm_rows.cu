@@ -13,7 +13,6 @@
 #include "ending.cuh"
 #include "loops.cuh"
 #include "running.cuh"
-#include "statistics.cuh"
 
 const int AHEAD = 32;  // a thread reads the next row ahead if its part has at most so many bytes of each array
 

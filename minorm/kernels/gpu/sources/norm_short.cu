@@ -11,7 +11,6 @@
 #include "ending.cuh"
 #include "loops.cuh"
 #include "running.cuh"
-#include "statistics.cuh"
 
 const int THREADS = 128;
 const int ROOM = 16384;  // bytes of each array in shared memory, as in norm_plan.py
