@@ -27,6 +27,11 @@ def empty_like(x: Any, dtype: Any = None) -> Any:
     return cupy.ndarray(x.shape, dtype, cupy.cuda.alloc(x.nbytes), x.strides)
 
 
+def zeros(count: int) -> Any:
+    """Allocate `count` counters of type uint32, which are 0."""
+    return cupy.zeros(count, np.uint32)
+
+
 def empty_cache() -> None:
     """Give unused memory back to the driver."""
     cupy.get_default_memory_pool().free_all_blocks()

@@ -35,6 +35,8 @@ FORMS = {  # shape, axes, groups, axes of the parameters, memory order
     "instance": ((3, 4, 5, 7), (2, 3), 1, (1,), (0, 1, 2, 3)),
     "groups": ((3, 12, 4, 4), (2, 3), 3, (1, 2), (0, 1, 2, 3)),
     "groups, one scale each": ((3, 12, 4, 4), (2, 3), 3, (1,), (0, 1, 2, 3)),
+    "instances, channels last": ((9, 8, 5, 7), (2, 3), 1, (1,), (0, 2, 3, 1)),
+    "many groups, channels last": ((17, 16, 9, 9), (2, 3), 4, (1, 2), (0, 2, 3, 1)),
     "groups, channels last": ((3, 12, 4, 4), (2, 3), 3, (1, 2), (0, 2, 3, 1)),
     "odd groups, channels last": ((2, 12, 4, 5), (2, 3), 4, (1, 2), (0, 2, 3, 1)),
     "odd images": ((18, 4, 3, 3), (0, 2, 3), 1, (1,), (0, 1, 2, 3)),
@@ -110,7 +112,7 @@ def relative(found: Any, expected: Any) -> float:
     return float(difference / max(1e-3, np.linalg.norm(expected)))
 
 
-FEW = ("batch", "batch, channels last", "groups", "layer", "odd groups", "odd images")
+FEW = ("batch", "batch, channels last", "groups", "layer", "odd groups", "odd images", "many groups, channels last")
 CASES = [(form, types) for types in TYPES for form in (FORMS if types == "float32" else FEW)]
 
 
@@ -219,8 +221,8 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
     """Yield (file, text, its replacement, which occurrence): each barrier, and indices that are off by one."""
     for file, unused in (
         ("norm_rows.cu", ()),
-        ("norm_moments.cu", (0,)),
-        ("norm_grads.cu", (0,)),
+        ("norm_moments.cu", (0, 5, 7, 8)),  # three part blocks, which run one after the other here
+        ("norm_grads.cu", (0, 5, 7, 8)),
         ("norm_apply.cu", (0, 1)),
         ("norm_short.cu", (0, 1)),
     ):
@@ -264,6 +266,8 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
     monkeypatch.setattr(program, "source", lambda name: mutated if name == file else source(name))
     if file != "norm_rows.cu":
         every_kernel.by_chunks(norm.norm, monkeypatch)
+    if file in ("norm_moments.cu", "norm_grads.cu"):
+        read_twice(norm, monkeypatch)
     if file == "norm_apply.cu":  # so that a block has more rows than wait in its shared memory
         monkeypatch.setattr(norm.norm.norm_forward.norm_plan, "FEW", 1)
     for module in (norm.norm.norm_forward, norm.norm.norm_backward):
@@ -277,9 +281,43 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
         every_kernel.forget(norm.norm)
 
 
+def read_twice(norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read lanes twice in one launch, however few they are."""
+    relay_plan = norm.norm.norm_forward.relay_plan
+    monkeypatch.setattr(relay_plan, "FEWEST_TILES", 1)
+    monkeypatch.setattr(relay_plan, "BLOCKS", 3)
+    monkeypatch.setattr(relay_plan, "PACKS", dict.fromkeys((1, 2, 3), 1))
+
+
+TWICE = ["instances, channels last", "many groups, channels last", "batch, channels last"]
+
+
+@pytest.mark.parametrize("types", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("form", TWICE)
+def test_lanes_that_are_read_twice_in_one_launch(
+    form: str, types: str, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, computed, of_parameters = TYPES[types]
+    problem, equation, bits = Problem(form, stored, of_parameters), Equation(1e-3, True, types == "float64"), []
+    read_twice(norm, monkeypatch)
+    every_kernel.forget(norm.norm)
+    shim.State.ran.clear()
+    for seed in range(2):
+        shim.State.seed = seed
+        found = problem.found(norm, equation, computed)
+        bits.append([a.tobytes() for a in found])
+        error = ERROR[stored]
+        for one, other in zip(found, problem.expected(equation), strict=True):
+            assert relative(one, other) < 2 * error
+    assert bits[0] == bits[1]
+    assert {name.partition("<")[0] for name in shim.State.ran} >= {"relay_forward", "relay_backward"}
+    every_kernel.forget(norm.norm)
+
+
 MUTANT_FORMS = (
     "layer, a block a row", "layer, a long odd row", "batch, channels last", "groups", "batch", "layer", "instance",
     "layer, many rows", "long odd groups", "odd instances",
+    "many groups, channels last",
 )  # fmt: skip
 
 

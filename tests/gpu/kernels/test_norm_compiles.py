@@ -49,6 +49,7 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
         ],
         "norm_moments.cu": [
             ("moments_rows", *two, warp, 2), ("moments_lanes", *two[:-1], side, LANES, 1 + warp),
+            *[("relay_forward", *beside, LANES, 1, not warp, ending) for ending in (0, 2)],
             *[("merge_moments", computed, index, splits) for splits in (1, SPLITS[-1])],
             ("given_moments", computed, index, parameters),
         ],
@@ -66,6 +67,7 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
         "norm_grads.cu": [
             *[("grads_rows", *three, warp, 1 + warp, not warp, relu) for relu in (False, True)],
             *[("grads_lanes", *beside, LANES, 1 + warp, not warp, warp, relu) for relu in (False, True)],
+            *[("relay_backward", *beside, LANES, 1, not warp, relu) for relu in (False, True)],
             *[("merge_runs", computed, index, parameters, of_rows, warp) for of_rows in (False, True)],
             *[("merge_parts", dtypes.float64, index, splits, computed) for splits in (1, SPLITS[-1])],
             ("merge_parts", computed, index, SPLITS[-1], computed),

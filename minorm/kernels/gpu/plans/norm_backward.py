@@ -3,12 +3,13 @@ the plan.
 
     short     short rows that do not begin at multiples of 16 bytes: one kernel for dx and the sums of runs; 3 passes
     rows      rows fit into registers: one kernel for dx, and also for ds and db if the parameters' layout allows it
+    relay     rows lie within tiles of lanes: one kernel reads each tile twice, once from the cache; 3 passes
     columns   longer rows, one scale for each column: row sums, then dx and the sums of columns together; 5 passes
     runs      scale and bias are constant along a reduced loop: one pass for all sums, then dx; 5 passes
     separate  all other nests: sums for dx, then dx, then sums for scale and bias; 7 passes
 
-After a ReLU, dy counts as 0 where y <= 0. The kernels of `short`, `rows` and `runs` set dy to 0 themselves; `columns`
-and `separate` need one more pass.
+After a ReLU, dy counts as 0 where y <= 0. The kernels of `short`, `rows`, `relay` and `runs` set dy to 0 themselves;
+`columns` and `separate` need one more pass.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.elementwise import relu_grad
 from minorm.kernels.gpu.launch import WARP
-from minorm.kernels.gpu.plans import norm_plan
+from minorm.kernels.gpu.plans import norm_plan, relay_plan, short_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
-from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, rows_program, short_program
+from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, lanes_of, rows_program, short_program
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
@@ -50,7 +51,7 @@ def backward(
     types = storage, compute, parameter, aligned
     if not of_input:
         return _after_relu(_parameters_alone(nest, *types), relu)
-    short = with_struct(norm_plan.short(nest, storage.itemsize, aligned))
+    short = with_struct(short_plan.short(nest, storage.itemsize, aligned))
     if short is not None:
         return _short(nest, storage, compute, parameter, equation, short, of_parameters, relu)
     loops = norm_plan.of_statistics(nest)
@@ -65,6 +66,9 @@ def backward(
         rows = norm_plan.rows(loops, size, storage.itemsize, aligned, packs, THREADS, together=sums == OF_ELEMENTS)
         if rows is not None:
             return _rows(nest, storage, compute, parameter, equation, with_struct(rows), sums, relu)
+    relayed = _relayed(nest, *types, equation, of_parameters, relu)
+    if relayed is not None:
+        return relayed
     if norm_plan.has_runs(nest):
         return _runs(nest, *types, equation, of_parameters, relu)
     columns = norm_plan.columns(nest, storage.itemsize, aligned) if of_parameters else None
@@ -93,7 +97,7 @@ def _short(
     compute: Type,
     parameter: Type,
     equation: Equation,
-    short: norm_plan.Short,
+    short: short_plan.Short,
     of_parameters: bool,
     relu: bool,
 ) -> Run:
@@ -191,6 +195,40 @@ def _runs(
             use_masked(dy, x, y, stats, sums, s, dx)
         else:
             use(masked, x, None, stats, sums, s, dx)
+
+    return run
+
+
+def _relayed(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    aligned: bool,
+    equation: Equation,
+    of_parameters: bool,
+    relu: bool,
+) -> Run | None:
+    loops, runs = lanes_of(nest, storage, aligned), norm_plan.runs(nest, storage.itemsize if aligned else 0)
+    plan = relay_plan.relay(loops, norm_plan.size_of(nest), storage.itemsize, aligned, compute.itemsize, 2 + relu)
+    if plan is None or loops != runs.runs:
+        return None
+    walk, rule, merge = with_struct(plan.walk), scalars(equation), None
+    types = storage, compute, parameter, *walk.shape, loops.one_param
+    kernel = grads_program.kernel("relay_backward", *types, relu)
+    sizes = walk.chunk, *map(np.int32, (walk.chunks, plan.lag, plan.columns))
+    if of_parameters:
+        parts = runs.in_chunks(walk.chunks)
+        merge = _merge_runs(parts, walk.chunks * walk.results, parameter, compute, walk.index)
+
+    def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
+        partial, sums = (
+            memory.empty((2, *shape), dtypes.float64) for shape in ((walk.chunks, walk.results), (nest.rows,))
+        )
+        arrays = dy, x, y, stats, s, dx, masked, sums, partial, memory.zeros(1 + plan.tiles)
+        kernel(plan.grid, walk.block, (walk.loops, *sizes, *arrays, *rule))
+        if merge:
+            merge(partial, None, None, None, both)
 
     return run
 

@@ -17,8 +17,8 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.launch import blocks, index_type
-from minorm.kernels.gpu.plans import norm_plan
-from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
+from minorm.kernels.gpu.plans import norm_plan, relay_plan, short_plan
+from minorm.kernels.gpu.plans.norm_arguments import Array, Type, nobody, scalars, with_struct
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
@@ -46,7 +46,7 @@ def forward(
     equation: Equation,
     ending: int,
 ) -> Run:
-    short = with_struct(norm_plan.short(nest, storage.itemsize, aligned))
+    short = with_struct(short_plan.short(nest, storage.itemsize, aligned))
     if short is not None:
         types = storage, compute, parameter, short.index
         kernel = short_program.kernel("short_forward", *types, short.lanes, running, ending)
@@ -64,8 +64,12 @@ def forward(
         return _in_one(kernel, rows, equation)
     find = moments(nest, storage, compute, aligned, equation)
     use = apply(nest, storage, compute, parameter, running, aligned, ending)
+    relayed = _relayed(nest, storage, compute, parameter, aligned, equation, ending)
 
     def in_passes(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
+        if relayed is not None and kept is nobody():
+            relayed(x, s, b, residual, y, stats)
+            return
         find(x, stats)
         use(x, stats, s, b, residual, y, kept)
 
@@ -82,10 +86,35 @@ def _in_one(kernel: Any, plan: Any, equation: Equation) -> Run:
     return run
 
 
-def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: Equation) -> Run:
+def _relayed(
+    nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, equation: Equation, ending: int
+) -> Run | None:
+    """Return the plan that reads lanes twice in one launch, for calls without running statistics, or None."""
+    loops, size = lanes_of(nest, storage, aligned), norm_plan.size_of(nest)
+    plan = relay_plan.relay(loops, size, storage.itemsize, aligned, compute.itemsize, 1)
+    if plan is None:
+        return None
+    walk, rule = with_struct(plan.walk), scalars(equation)
+    types = storage, compute, parameter, *walk.shape, loops.one_param
+    kernel = moments_program.kernel("relay_forward", *types, ending)
+    sizes = walk.chunk, *map(np.int32, (walk.chunks, plan.lag, plan.columns))
+
+    def run(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array) -> None:
+        partial, counters = memory.empty((2, walk.chunks, walk.results), dtypes.float64), memory.zeros(1 + plan.tiles)
+        arrays = x, s, b, residual, y, stats, partial, counters
+        kernel(plan.grid, walk.block, (walk.loops, *sizes, *arrays, *rule))
+
+    return run
+
+
+def lanes_of(nest: Nest, storage: Type, aligned: bool) -> norm_plan.Loops:
+    """Return the loops of the statistics, with columns side by side where that makes accesses longer."""
     loops = norm_plan.of_statistics(nest)
-    if aligned:
-        loops = loops.side_by_side(storage.itemsize)
+    return loops.side_by_side(storage.itemsize) if aligned else loops
+
+
+def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: Equation) -> Run:
+    loops = lanes_of(nest, storage, aligned)
     size, computed = norm_plan.size_of(nest), compute.itemsize
     walk = norm_plan.walk(loops, size, storage.itemsize, aligned, lanes_busy=norm_plan.FEWEST, computed=computed)
     walk = with_struct(walk)
@@ -115,9 +144,7 @@ def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, running: Ty
 
 def elementwise(nest: Nest, storage: Type, compute: Type, aligned: bool) -> tuple[norm_plan.Walk, tuple[Any, ...]]:
     """Return the grid of norm_apply.cu, and the template arguments after the types."""
-    loops = norm_plan.of_statistics(nest)
-    if aligned:
-        loops = loops.side_by_side(storage.itemsize)
+    loops = lanes_of(nest, storage, aligned)
     size, computed = norm_plan.size_of(nest), compute.itemsize
     walk = norm_plan.walk(loops, size, storage.itemsize, aligned, elementwise=True, computed=computed)
     return with_struct(walk), (*walk.shape, loops.one_param)

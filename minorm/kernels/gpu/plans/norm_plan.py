@@ -33,8 +33,6 @@ BUSY = 4096  # the number of blocks that keeps a large device busy
 FEW, FEWEST = 1024, 512  # the same if lanes need a setup, or if each block writes parts of most results
 SHORT = 1024  # the most accesses of a row for a warp; longer rows take a block
 TEAM_THREADS = 1 << 16  # threads of all teams that take rows in turn, as the registers of a large device allow
-SHORT_THREADS, ROOM = 128, 16384  # of a block of norm_short.cu: threads, and bytes of each array
-NARROW = 8  # bytes: rows are read in smaller accesses only if they are long
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
 SERIAL = 16  # parts that each of these threads adds up, if that is enough
 LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index, since wide indices take more of a block's 65,536 registers
@@ -284,42 +282,6 @@ def rows(
     index = index_type(max(size, 2 * grid * loops.terms if together else 0, loops.results + teams))
     block = (threads * teams_a_block,)
     return Rows(loops.packed(index), index, elements, packs, lanes, loops.turns, loops.one_param, (grid,), block)
-
-
-class Short(NamedTuple):
-    """A grid of blocks that keep many short rows in shared memory; see norm_short.cu."""
-
-    loops: Any  # the packed struct
-    index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
-    lanes: int  # the threads of a row
-    runs: int  # of all rows: parts with one scale and one bias
-    grid: tuple[int]
-    block: tuple[int]
-
-
-def short(nest: Nest, itemsize: int, aligned: bool) -> Short | None:
-    """Return the grid, or None if accesses to rows are wide anyway, if rows are long or not next to each other in
-    memory, or if scale or bias vary from neighbour to neighbour.
-    """
-    loops = of_statistics(nest)
-    every, step = [*loops.kept, *loops.reduced], 1
-    for loop in reversed(every):
-        if loop.data != step:
-            return None
-        step *= loop.count
-    if not aligned or not loops.reduced or loops.reduced[-1].param or len(loops.reduced) > 2:
-        return None
-    elements = loops.width(itemsize)
-    if elements > 1 and elements * itemsize >= NARROW:
-        return None
-    fit, most = ROOM // (itemsize * loops.terms), SHORT_THREADS
-    rows = next((n for n in (most, most // 2, most // 4, most // 8, most // 16) if n <= fit), 0)
-    if not rows:
-        return None
-    runs = loops.results * (loops.reduced[0].count if len(loops.reduced) == 2 else 1)
-    index = index_type(max(size_of(nest), 2 * runs))
-    grid = (blocks(loops.results, rows),)
-    return Short(loops.packed(index), index, most // rows, runs, grid, (most,))
 
 
 class Columns(NamedTuple):

@@ -97,7 +97,7 @@ template <class T, int V, int BYTES> struct Batch {
 template <class C> struct Statistics {
     C k, d, rstd;
     Statistics() = default;
-    template <class I> __device__ Statistics(const double* stats, I rows, I row)
+    template <class D, class I> __device__ Statistics(D stats, I rows, I row)
         : k((C)stats[row]), d((C)stats[rows + row]), rstd((C)stats[3 * rows + row]) {}
     __device__ C xhat(C x) const { return product((x - k) - d, rstd); }
 };

@@ -7,8 +7,7 @@
 // loop, one pass serves both. Then a run is one turn of all other loops, and `partial` has the sums of runs with w = 1.
 // Runs are added up twice: weighted by s for the statistics, and along other loops for the parameters. If a ReLU
 // followed, dy counts as 0 where y <= 0; `masked`, if it is given, gets this dy.
-#include "batches.cuh"
-#include "ending.cuh"
+#include "map.cuh"
 #include "merge.cuh"
 
 const int BYTES = 64;  // bytes of a batch of each array; a batch is added up in float
@@ -74,22 +73,22 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, RELU + !ONE_ROW>)
 // terms, are found by one thread for all others, while the first batch is on its way. In shared memory lane v of a thread
 // is LANES places from lane v - 1, so that neighbouring threads use neighbouring banks.
 template <class T, class C, class P, class I, int V, int LANES, int N, bool ONE_ROW, bool RAGGED, bool RELU>
-__global__ void __launch_bounds__(256, BLOCKS<C, I, (RELU || V == 8) + !ONE_ROW>)
-    grads_lanes(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
-                const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
-                double* __restrict__ partial, T* __restrict__ masked) {
+__device__ inline void grads_of(const Loops<I>& loops, I tile, I which_chunk, I chunks, I rows, I chunk,
+                                const T* __restrict__ dy, const T* __restrict__ x, const T* __restrict__ y,
+                                const double* __restrict__ stats, const P* __restrict__ s, double* __restrict__ partial,
+                                T* __restrict__ masked) {
     const int TEAMS = 256 / LANES, lane = threadIdx.x % LANES, team = threadIdx.x / LANES;
     __shared__ double shared[2][TEAMS][LANES * V];
     __shared__ C numbers[4][LANES * V];  // k, d, rstd, scale
-    const I index = ((I)blockIdx.x * LANES + lane) * V;
+    const I index = (tile * LANES + lane) * V;
     const bool inside = index < loops.results;
     const Place<I> result = loops.result(inside ? index : 0);
-    const I first = chunk * blockIdx.y, end = inside ? min(first + chunk, loops.terms) : first;
+    const I first = chunk * which_chunk, end = inside ? min(first + chunk, loops.terms) : first;
     Batches<2 + RELU, Batch<T, V, BYTES>::SIZE, T, I, V, N> batches(
         loops, dy, x, y, result.data, first + team, (I)TEAMS, end);
     batches.fetch();
     for (int at = threadIdx.x; at < LANES * V; at += 256) {
-        const I which = ((I)blockIdx.x * LANES + at % LANES) * V + at / LANES;
+        const I which = (tile * LANES + at % LANES) * V + at / LANES;
         const Place<I> place = loops.result(which < loops.results ? which : 0);
         if (ONE_ROW) {
             const Statistics<C> stat(stats, rows, place.row);
@@ -131,11 +130,20 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, (RELU || V == 8) + !ONE_ROW>
     }
     knock_out(shared);
     for (int at = threadIdx.x; at < LANES * V; at += 256) {
-        const I to = ((I)blockIdx.x * LANES + at % LANES) * V + at / LANES;
+        const I to = (tile * LANES + at % LANES) * V + at / LANES;
         if (to >= loops.results) continue;
-        partial[blockIdx.y * loops.results + to] = shared[0][0][at];
-        partial[(gridDim.y + blockIdx.y) * loops.results + to] = shared[1][0][at];
+        partial[which_chunk * loops.results + to] = shared[0][0][at];
+        partial[(chunks + which_chunk) * loops.results + to] = shared[1][0][at];
     }
+}
+
+template <class T, class C, class P, class I, int V, int LANES, int N, bool ONE_ROW, bool RAGGED, bool RELU>
+__global__ void __launch_bounds__(256, BLOCKS<C, I, (RELU || V == 8) + !ONE_ROW>)
+    grads_lanes(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
+                const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
+                double* __restrict__ partial, T* __restrict__ masked) {
+    grads_of<T, C, P, I, V, LANES, N, ONE_ROW, RAGGED, RELU>(
+        loops, blockIdx.x, blockIdx.y, gridDim.y, rows, chunk, dy, x, y, stats, s, partial, masked);
 }
 
 // The factors of the sums for dx (equation.py). mean(g) counts only if the mean is subtracted. If eps is added to the
@@ -237,4 +245,40 @@ __global__ void __launch_bounds__(LARGEST_TEAM<I>, 1)
     if (result >= of_params.results) return;
     add_runs<WARP_PARAMS>(of_params, result, second, param.lane, param.size, partial, (const P*)nullptr, found);
     if (param.lane == 0) both[result] = (A)found[0], both[of_params.results + result] = (A)found[1];
+}
+
+// All of a backward pass whose rows lie within tiles of lanes, each row in `columns` neighbouring lanes (a power of two),
+// but for the sums of the parameters, which need `partial` later. The last block that writes sums of a tile merges them
+// into those of the statistics.
+template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, bool RELU>
+__global__ void __launch_bounds__(256, BLOCKS<C, I, (RELU || V == 8)>)
+    relay_backward(Loops<I> loops, I chunk, int chunks, int lag, int columns, const T* dy, const T* x, const T* y,
+                   const double* stats, const P* s, T* dx, T* masked, double* sums, double* partial, unsigned* counters,
+                   double eps, bool centered, bool guard) {
+    const Relay work(counters, chunks, lag);
+    const I tile = work.tile, which = work.chunk, rows = loops.statistics;
+    if (work.results) {
+        const volatile double *const known = stats, *const merged = sums;
+        map_lanes<GradInput<C>, true, RELU, N, SAME, T, C, P, I, V, LANES>(
+            loops, tile, which * chunk, chunk, x, dy, y, known, merged, s, s, dx, [&] { work.wait(); });
+        return;
+    }
+    grads_of<T, C, P, I, V, LANES, N, true, false, RELU>(
+        loops, tile, which, chunks, rows, chunk, dy, x, y, stats, (const P*)nullptr, partial, masked);
+    if (!work.last()) return;
+    const int of_tile = LANES * V / columns, size = of_tile >= 256 ? 1 : of_tile <= 8 ? 32 : 256 / of_tile;
+    const int mine = threadIdx.x / size, lane = threadIdx.x % size;
+    const I candidate = tile * of_tile + mine, row = mine < of_tile && candidate < rows ? candidate : 0;
+    const volatile double* const parts = partial;
+    double found[2] = {0, 0};
+    for (int part = lane; part < chunks * columns; part += size) {
+        const I result = row * columns + part % columns, from = part / columns * loops.results + result;
+        const double weight = s ? widen<double>(s[loops.result(result).param]) : 1;
+        found[0] += parts[from] * weight;
+        found[1] += parts[chunks * loops.results + from] * weight;
+    }
+    for (int n = 0; n < 2; n++) found[n] = sum_beside(found[n], size);
+    Finish{eps, centered, guard}(stats, rows, row, found[0], found[1]);
+    if (lane == 0 && mine < of_tile && candidate < rows) sums[row] = found[0], sums[rows + row] = found[1];
+    work.publish();
 }

@@ -11,7 +11,7 @@
 //
 // Float sums of a few elements, 64 at most, are added up in double. `partial` is (2, chunks, rows): the means, then the M2. Not
 // centered: k = 0, the means are 0 and M2_c = sum(x^2).
-#include "batches.cuh"
+#include "map.cuh"
 #include "merge.cuh"
 
 const int BYTES = 128;  // bytes of a batch; a batch is added up in float
@@ -81,14 +81,14 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
 // The shift is the mean of the first batch of the first thread. In shared memory lane v of a thread is LANES places from
 // lane v - 1, so that neighbouring threads use neighbouring banks.
 template <class T, class C, class I, int V, int LANES, int N>
-__global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
-    moments_lanes(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial, bool centered) {
+__device__ inline void moments_of(const Loops<I>& loops, I tile, I which, I chunks, I chunk, const T* __restrict__ x,
+                                  double* __restrict__ partial, bool centered) {
     const int TEAMS = 256 / LANES, lane = threadIdx.x % LANES, team = threadIdx.x / LANES;
     __shared__ double shared[2][TEAMS][LANES * V];
     __shared__ C shifts[LANES * V];
-    const I index = ((I)blockIdx.x * LANES + lane) * V;
+    const I index = (tile * LANES + lane) * V;
     const bool inside = index < loops.results;
-    const I first = chunk * blockIdx.y, last = min(first + chunk, loops.terms), end = inside ? last : first;
+    const I first = chunk * which, last = min(first + chunk, loops.terms), end = inside ? last : first;
     const I from = loops.result(inside ? index : 0).data;
     Batches<1, Batch<T, V, BYTES>::SIZE, T, I, V, N> batches(loops, x, x, x, from, first + team, (I)TEAMS, end);
     batches.fetch();
@@ -141,17 +141,43 @@ __global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
     knock_out(shared);
     const I n = last - first;
     for (int at = threadIdx.x; at < LANES * V; at += 256) {
-        const I result = ((I)blockIdx.x * LANES + at % LANES) * V + at / LANES;
+        const I result = (tile * LANES + at % LANES) * V + at / LANES;
         if (result >= loops.results) continue;
         const double rest = shared[0][0][at], total = shared[1][0][at], m2 = total - rest * rest / n;
-        const I to = blockIdx.y * loops.results + result;
+        const I to = which * loops.results + result;
         partial[to] = centered ? shifts[at] + rest / n : 0;
-        partial[gridDim.y * loops.results + to] = !centered ? total : m2 < 0 ? 0 : m2;
+        partial[chunks * loops.results + to] = !centered ? total : m2 < 0 ? 0 : m2;
     }
 }
 
+template <class T, class C, class I, int V, int LANES, int N>
+__global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
+    moments_lanes(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial, bool centered) {
+    moments_of<T, C, I, V, LANES, N>(loops, blockIdx.x, blockIdx.y, gridDim.y, chunk, x, partial, centered);
+}
+
+// Adds part `part` of n elements to `sums`: of the M2, of n t, of n t^2.
+__device__ inline void add_part(double mean, double m2, double n, double mean_0, double (&sums)[3]) {
+    const double t = mean - mean_0;
+    sums[0] += m2;
+    sums[1] += n * t;
+    sums[2] += n * t * t;
+}
+
+// Writes k, d, var, rstd of a row. k is the mean, rounded to the type computed in.
+template <class C, class I>
+__device__ inline void write_statistics(double* stats, I rows, I row, double mean_0, const double (&sums)[3], double part,
+                                        double eps, bool guard) {
+    const double step = sums[1] * part, mean = mean_0 + step;
+    const double m2 = sums[0] + (sums[2] - sums[1] * step), k = (C)mean, var = m2 < 0 ? 0 : m2 * part;  // NaN stays
+    stats[row] = k;
+    stats[rows + row] = mean - k;
+    stats[2 * rows + row] = var;
+    stats[3 * rows + row] = rstd_of(var, eps, guard);
+}
+
 // The parts of each row, `columns` of them in each of its chunks, then k, d, var, rstd. A part has `terms` elements in all
-// chunks together. k is the mean, rounded to the type computed in.
+// chunks together.
 template <class C, class I, int SPLITS>
 __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
     merge_moments(I rows, I columns, I terms, I chunk, int chunks, const double* __restrict__ partial,
@@ -175,21 +201,45 @@ __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
             }
         }
 #pragma unroll
-        for (int u = 0; u < PARTS; u++) {
-            const double t = means[u] - mean_0;
-            sums[0] += m2[u];
-            sums[1] += n[u] * t;
-            sums[2] += n[u] * t * t;
-        }
+        for (int u = 0; u < PARTS; u++) add_part(means[u], m2[u], n[u], mean_0, sums);
     }
     at.add_up(sums);
     if (at.split > 0 || !inside) return;
-    const double part = 1.0 / ((double)terms * columns), step = sums[1] * part, mean = mean_0 + step;
-    const double m2 = sums[0] + (sums[2] - sums[1] * step), k = (C)mean, var = m2 < 0 ? 0 : m2 * part;  // NaN stays
-    stats[row] = k;
-    stats[rows + row] = mean - k;
-    stats[2 * rows + row] = var;
-    stats[3 * rows + row] = rstd_of(var, eps, guard);
+    write_statistics<C>(stats, rows, row, mean_0, sums, 1.0 / ((double)terms * columns), eps, guard);
+}
+
+// All of a forward pass whose rows lie within tiles of lanes, each row in `columns` neighbouring lanes (a power of two).
+// The last block that writes moments of a tile merges them.
+template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, int ENDING>
+__global__ void __launch_bounds__(256, BLOCKS<C, I, ENDING == RESIDUAL_RELU>)
+    relay_forward(Loops<I> loops, I chunk, int chunks, int lag, int columns, const T* x, const P* s, const P* b,
+                  const T* residual, T* y, double* stats, double* partial, unsigned* counters, double eps, bool centered,
+                  bool guard) {
+    const Relay work(counters, chunks, lag);
+    const I tile = work.tile, which = work.chunk, rows = loops.statistics;
+    if (work.results) {
+        const volatile double* const merged = stats;
+        map_lanes<Apply<C>, false, ENDING, N, SAME, T, C, P, I, V, LANES>(
+            loops, tile, which * chunk, chunk, x, residual, x, merged, merged, s, b, y, [&] { work.wait(); });
+        return;
+    }
+    moments_of<T, C, I, V, LANES, N>(loops, tile, which, chunks, chunk, x, partial, centered);
+    if (!work.last()) return;
+    const int of_tile = LANES * V / columns, size = of_tile >= 256 ? 1 : of_tile <= 8 ? 32 : 256 / of_tile;
+    const int mine = threadIdx.x / size, lane = threadIdx.x % size;
+    const I found = tile * of_tile + mine, row = mine < of_tile && found < rows ? found : 0;
+    const volatile double* const parts = partial;
+    const double mean_0 = parts[row * columns];
+    double sums[3] = {0, 0, 0};
+    for (int part = lane; part < chunks * columns; part += size) {
+        const int c = part / columns;
+        const I from = c * loops.results + row * columns + part % columns;
+        add_part(parts[from], parts[chunks * loops.results + from], min(chunk, loops.terms - c * chunk), mean_0, sums);
+    }
+    for (int n = 0; n < 3; n++) sums[n] = sum_beside(sums[n], size);
+    if (lane == 0 && mine < of_tile && found < rows)
+        write_statistics<C>(stats, rows, row, mean_0, sums, loops.part, eps, guard);
+    work.publish();
 }
 
 // k, d, var, rstd of a given mean and variance, in type R.
