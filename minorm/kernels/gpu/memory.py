@@ -44,6 +44,11 @@ def at(start: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return cupy.ndarray(shape, dtype, start)
 
 
+def zeros(count: int) -> Any:
+    """Allocate `count` counters of type uint32, which are 0."""
+    return cupy.zeros(count, np.uint32)
+
+
 def empty_cache() -> None:
     """Give unused memory back to the driver."""
     cupy.get_default_memory_pool().free_all_blocks()

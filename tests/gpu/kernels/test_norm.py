@@ -35,9 +35,14 @@ FORMS = {  # shape, axes, groups, axes of the parameters, memory order
     "instance": ((3, 4, 5, 7), (2, 3), 1, (1,), (0, 1, 2, 3)),
     "groups": ((3, 12, 4, 4), (2, 3), 3, (1, 2), (0, 1, 2, 3)),
     "groups, one scale each": ((3, 12, 4, 4), (2, 3), 3, (1,), (0, 1, 2, 3)),
+    "instances, channels last": ((9, 8, 5, 7), (2, 3), 1, (1,), (0, 2, 3, 1)),
+    "many groups, channels last": ((17, 16, 9, 9), (2, 3), 4, (1, 2), (0, 2, 3, 1)),
     "groups, channels last": ((3, 12, 4, 4), (2, 3), 3, (1, 2), (0, 2, 3, 1)),
     "odd groups, channels last": ((2, 12, 4, 5), (2, 3), 4, (1, 2), (0, 2, 3, 1)),
     "odd images": ((18, 4, 3, 3), (0, 2, 3), 1, (1,), (0, 1, 2, 3)),
+    "odd instances": ((5, 9, 7, 7), (2, 3), 1, (1,), (0, 1, 2, 3)),
+    "odd groups": ((3, 12, 5, 5), (2, 3), 4, (1, 2), (0, 1, 2, 3)),
+    "long odd groups": ((2, 6, 9, 13), (2, 3), 2, (1, 2), (0, 1, 2, 3)),
     "layer": ((13, 96), (1,), 1, (1,), (0, 1)),
     "layer, odd": ((5, 97), (1,), 1, (1,), (0, 1)),
     "layer, many rows": ((130, 12), (1,), 1, (1,), (0, 1)),
@@ -107,7 +112,7 @@ def relative(found: Any, expected: Any) -> float:
     return float(difference / max(1e-3, np.linalg.norm(expected)))
 
 
-FEW = ("batch", "batch, channels last", "groups", "layer")
+FEW = ("batch", "batch, channels last", "groups", "layer", "odd groups", "odd images", "many groups, channels last")
 CASES = [(form, types) for types in TYPES for form in (FORMS if types == "float32" else FEW)]
 
 
@@ -216,9 +221,10 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
     """Yield (file, text, its replacement, which occurrence): each barrier, and indices that are off by one."""
     for file, unused in (
         ("norm_rows.cu", ()),
-        ("norm_moments.cu", (0,)),
-        ("norm_grads.cu", (0,)),
+        ("norm_moments.cu", (0, 5, 7, 8)),  # three part blocks, which run one after the other here
+        ("norm_grads.cu", (0, 5, 7, 8)),
         ("norm_apply.cu", (0, 1)),
+        ("norm_short.cu", (0, 1)),
     ):
         for which in range(source(file).count("__syncthreads();")):
             if which not in unused:  # they part sums of which this file has one, or none
@@ -230,12 +236,16 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_rows.cu", "rows + team.index] = total_gx", "rows + team.index + 1] = total_gx"),
         ("norm_rows.cu", "param_sums[rows + row.place.param]", "param_sums[rows + 1 + row.place.param]"),
         ("norm_rows.cu", "begin + i / V * step", "begin + i / V"),
-        ("norm_moments.cu", "shared[1][team][lane * V + v] = squares[v]", "shared[1][team][lane * V] = squares[v]"),
+        ("norm_short.cu", "begin = team * columns", "begin = team * (columns - 1)"),
+        ("norm_short.cu", "row.param + channel * loops", "row.param + 0 * loops"),
+        ("norm_short.cu", "run_sums[loops.results * at.channels + run]", "run_sums[loops.results + run]"),
+        ("norm_short.cu", "i = count / V * V + threadIdx.x", "i = count / V * V + threadIdx.x + 1"),
+        ("norm_moments.cu", "shared[1][team][v * LANES + lane] = squares[v]", "shared[1][team][lane] = squares[v]"),
         ("norm_moments.cu", "min(first + chunk, loops.terms)", "min(first + chunk, loops.terms - 1)"),
         ("norm_moments.cu", "m2[u] = partial[second + from]", "m2[u] = partial[second - 1 + from]"),
         ("norm_rows.cu", "outer.data - loop.count * loop.data;", "outer.data + 4 - loop.count * loop.data;"),
         ("norm_moments.cu", "shared[n][0][i + half * RESULTS]", "shared[n][0][i + half * RESULTS - 1]"),
-        ("norm_apply.cu", "put_rounded(out, place[u]", "put_rounded(out, V + place[u]"),
+        ("norm_apply.cu", "put_rounded(out, batches", "put_rounded(out, V + batches"),
         ("norm_apply.cu", "bottom + r, loops.part", "r, loops.part"),
         ("norm_apply.cu", "found = hold<P, V>(s, at)", "found = hold<P, V>(s, I(0))"),
         ("norm_grads.cu", "int first = at.split; first < parts", "int first = at.split + 1; first < parts"),
@@ -256,10 +266,12 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
     monkeypatch.setattr(program, "source", lambda name: mutated if name == file else source(name))
     if file != "norm_rows.cu":
         every_kernel.by_chunks(norm.norm, monkeypatch)
+    if file in ("norm_moments.cu", "norm_grads.cu"):
+        read_twice(norm, monkeypatch)
     if file == "norm_apply.cu":  # so that a block has more rows than wait in its shared memory
         monkeypatch.setattr(norm.norm.norm_forward.norm_plan, "FEW", 1)
     for module in (norm.norm.norm_forward, norm.norm.norm_backward):
-        for name in ("rows_program", "moments_program", "apply_program", "grads_program"):
+        for name in ("rows_program", "moments_program", "apply_program", "grads_program", "short_program"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, program.Program(getattr(module, name).name))
     every_kernel.forget(norm.norm)
@@ -269,9 +281,43 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
         every_kernel.forget(norm.norm)
 
 
+def read_twice(norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read lanes twice in one launch, however few they are."""
+    relay_plan = norm.norm.norm_forward.relay_plan
+    monkeypatch.setattr(relay_plan, "FEWEST_TILES", 1)
+    monkeypatch.setattr(relay_plan, "BLOCKS", 3)
+    monkeypatch.setattr(relay_plan, "PACKS", dict.fromkeys((1, 2, 3), 1))
+
+
+TWICE = ["instances, channels last", "many groups, channels last", "batch, channels last"]
+
+
+@pytest.mark.parametrize("types", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("form", TWICE)
+def test_lanes_that_are_read_twice_in_one_launch(
+    form: str, types: str, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, computed, of_parameters = TYPES[types]
+    problem, equation, bits = Problem(form, stored, of_parameters), Equation(1e-3, True, types == "float64"), []
+    read_twice(norm, monkeypatch)
+    every_kernel.forget(norm.norm)
+    shim.State.ran.clear()
+    for seed in range(2):
+        shim.State.seed = seed
+        found = problem.found(norm, equation, computed)
+        bits.append([a.tobytes() for a in found])
+        error = ERROR[stored]
+        for one, other in zip(found, problem.expected(equation), strict=True):
+            assert relative(one, other) < 2 * error
+    assert bits[0] == bits[1]
+    assert {name.partition("<")[0] for name in shim.State.ran} >= {"relay_forward", "relay_backward"}
+    every_kernel.forget(norm.norm)
+
+
 MUTANT_FORMS = (
     "layer, a block a row", "layer, a long odd row", "batch, channels last", "groups", "batch", "layer", "instance",
-    "layer, many rows",
+    "layer, many rows", "long odd groups", "odd instances",
+    "many groups, channels last",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import nvrtc
 import pytest
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans.norm_plan import LANE_WIDTH, LANES, SPLITS
+from minorm.kernels.gpu.plans.norm_plan import LANE_BYTES, LANES, SPLITS
 from minorm.kernels.gpu.source import expression, source
 
 TYPES = [  # stored, computed, parameters
@@ -24,7 +24,7 @@ TYPES = [  # stored, computed, parameters
     (dtypes.float32, dtypes.float64, dtypes.float32),
     (dtypes.bfloat16, dtypes.float64, dtypes.bfloat16),
 ]
-FILES = ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu"]
+FILES = ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu", "norm_short.cu"]
 PACKS = {"row_forward": 8, "row_backward": 4}  # the most that norm_forward.py and norm_backward.py ask for
 KEPT = 128  # bytes, widened
 
@@ -38,7 +38,7 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
         share *= index.itemsize // 4
         return min(PACKS[kernel], max(1, KEPT // share // (computed.itemsize * width)))
 
-    lanes, side = 32 if warp else 0, min(width, LANE_WIDTH)
+    lanes, side = 32 if warp else 0, min(width, LANE_BYTES // computed.itemsize)
     beside = (*three[:-1], side)
     calls: dict[str, list[Any]] = {
         "norm_rows.cu": [
@@ -49,20 +49,26 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
         ],
         "norm_moments.cu": [
             ("moments_rows", *two, warp, 2), ("moments_lanes", *two[:-1], side, LANES, 1 + warp),
+            *[("relay_forward", *beside, LANES, 1, not warp, ending) for ending in (0, 2)],
             *[("merge_moments", computed, index, splits) for splits in (1, SPLITS[-1])],
             ("given_moments", computed, index, parameters),
         ],
         "norm_apply.cu": [
             *[("apply_rows", *three, warp, 2, warp, parameters, ending) for ending in (0, 2)],
-            *[("apply_lanes", *beside, LANES, 1, True, warp, parameters, ending) for ending in (0, 2)],
+            *[("apply_lanes", *beside, LANES, 1, not warp, parameters, ending) for ending in (0, 2)],
             *[("grad_input_rows", *three, warp, 2, warp, relu) for relu in (False, True)],
-            *[("grad_input_lanes", *beside, LANES, 1, True, warp, relu) for relu in (False, True)],
+            *[("grad_input_lanes", *beside, LANES, 1, not warp, relu) for relu in (False, True)],
             ("grad_input_columns", *three),
+        ],
+        "norm_short.cu": [
+            *[("short_forward", *three[:-1], lanes, dtypes.float32, ending) for lanes in (1, 16) for ending in (0, 2)],
+            *[("short_backward", *three[:-1], lanes, relu) for lanes in (1, 16) for relu in (False, True)],
         ],
         "norm_grads.cu": [
             *[("grads_rows", *three, warp, 1 + warp, not warp, relu) for relu in (False, True)],
             *[("grads_lanes", *beside, LANES, 1 + warp, not warp, warp, relu) for relu in (False, True)],
-            ("merge_runs", computed, index, parameters, warp),
+            *[("relay_backward", *beside, LANES, 1, not warp, relu) for relu in (False, True)],
+            *[("merge_runs", computed, index, parameters, of_rows, warp) for of_rows in (False, True)],
             *[("merge_parts", dtypes.float64, index, splits, computed) for splits in (1, SPLITS[-1])],
             ("merge_parts", computed, index, SPLITS[-1], computed),
             ("merge_parts", dtypes.float64, index, 1, dtypes.float64),
@@ -103,14 +109,20 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("norm_moments.cu", "moments_rows<__nv_bfloat16, float, int, 8, true, 2>", 8),
         ("norm_moments.cu", "moments_lanes<float, float, int, 4, 32, 1>", 8),
         ("norm_apply.cu", "apply_rows<float, float, float, int, 4, false, 2, true, float, PLAIN>", 4),
-        ("norm_apply.cu", "apply_lanes<float, float, float, int, 4, 32, 1, true, false, float, RESIDUAL_RELU>", 8),
+        ("norm_apply.cu", "apply_lanes<float, float, float, int, 4, 32, 1, true, float, RESIDUAL_RELU>", 8),
         ("norm_apply.cu", "grad_input_rows<float, float, float, int, 4, false, 2, true, false>", 8),
         ("norm_apply.cu", "grad_input_rows<float, float, float, int, 4, false, 2, true, true>", 12),
         ("norm_apply.cu", "grad_input_columns<float, float, float, int, 4>", 8),
         ("norm_grads.cu", "grads_rows<float, float, float, int, 4, false, 2, true, false>", 8),
         ("norm_grads.cu", "grads_lanes<float, float, float, int, 4, 32, 1, true, false, true>", 12),
-        ("norm_grads.cu", "merge_runs<float, int, float, false>", 8),
+        ("norm_grads.cu", "merge_runs<float, int, float, false, false>", 8),
         ("norm_grads.cu", "merge_parts<double, int, 32, float>", 8),
+        ("norm_short.cu", "short_forward<__nv_bfloat16, float, float, int, 1, float, PLAIN>", 4),
+        ("norm_short.cu", "short_backward<__nv_bfloat16, float, float, int, 1, false>", 8),
+        ("norm_moments.cu", "moments_lanes<__nv_bfloat16, float, int, 8, 32, 1>", 8),
+        ("norm_grads.cu", "grads_lanes<__nv_bfloat16, float, float, int, 8, 32, 1, true, false, false>", 8),
+        ("norm_apply.cu", "apply_lanes<__nv_bfloat16, float, float, int, 8, 32, 1, true, float, PLAIN>", 4),
+        ("norm_apply.cu", "grad_input_lanes<__nv_bfloat16, float, float, int, 8, 32, 1, true, false>", 8),
         ("norm_rows.cu", "row_forward<float, float, float, int, 4, 8, 0, 1, false, float, PLAIN>", 8),
         ("norm_rows.cu", "row_backward<float, float, float, int, 4, 4, 0, 1, true, OF_ROW, false>", 8),
         ("norm_rows.cu", "row_backward<__nv_bfloat16, float, float, int, 8, 2, 32, 1, true, OF_ROW, true>", 6),

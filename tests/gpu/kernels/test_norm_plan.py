@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minorm.devices import dtypes
 from minorm.kernels.gpu import launch
-from minorm.kernels.gpu.plans import norm_plan
+from minorm.kernels.gpu.plans import norm_plan, relay_plan, short_plan
 from minorm.normalization.nest import Nest, plan
 
 BATCH = plan((32, 64, 56, 56), (0, 2, 3), 1, (1,))
@@ -157,6 +157,57 @@ def test_columns_lie_side_by_side_where_rows_would_be_read_in_small_pieces() -> 
     for nest in (BATCH, LAST, GROUPS, LAYER):
         loops = norm_plan.of_statistics(nest)
         assert loops.side_by_side(4) is loops
+
+
+def test_a_thread_has_eight_lanes_in_16_bits() -> None:
+    size = LAST.rows * LAST.columns
+    loops = norm_plan.of_statistics(LAST)
+    for itemsize, computed, width in ((2, 4, 8), (2, 8, 4), (4, 4, 4), (8, 8, 2)):
+        found = norm_plan.walk(loops, size, itemsize, True, computed=computed)
+        assert (found.width, found.team * found.width) == (width, 64)
+        assert found.chunk % (8 * 256 // found.team) == 0  # all batches of a thread are whole, but for the last chunk's
+
+
+def test_tiles_that_are_read_twice_wait_in_the_second_level_cache() -> None:
+    last = (64 * 56 * 56, 1, 64 * 56, 64)
+    instances = plan((128, 64, 56, 56), (2, 3), 1, (1,), last)
+    groups = plan((128, 64, 56, 56), (2, 3), 8, (1, 2), last)
+    for nest, itemsize, arrays in product((instances, groups), (2, 4), (1, 2, 3)):
+        loops = norm_plan.of_statistics(nest).side_by_side(itemsize)
+        found = relay_plan.relay(loops, 128 * 64 * 56 * 56, itemsize, True, 4, arrays)
+        assert found is not None
+        lanes = found.walk.team * found.walk.width
+        assert (found.tiles * lanes, found.columns) == (128 * 64, 1 if nest is instances else 8)
+        assert found.walk.chunk * (found.walk.chunks - 1) < 56 * 56 <= found.walk.chunk * found.walk.chunks
+        assert found.lag * found.walk.chunks >= 256  # so many blocks take sums before a block needs the first of them
+        assert found.lag * lanes * 56 * 56 * itemsize * arrays <= 24 << 20
+        assert found.grid == (2 * found.tiles * found.walk.chunks,)
+    for nest in (LAST, BATCH, LAYER):  # a channel in all images; rows
+        assert relay_plan.relay(norm_plan.of_statistics(nest), 1 << 24, 4, True, 4, 1) is None
+    odd = norm_plan.of_statistics(plan((64, 96, 56, 56), (2, 3), 32, (1, 2), (96 * 56 * 56, 1, 96 * 56, 96)))
+    assert relay_plan.relay(odd.side_by_side(4), 1 << 24, 4, True, 4, 1) is None  # groups of three channels
+
+
+def test_short_rows_that_begin_anywhere_are_read_many_at_a_time() -> None:
+    images = plan((512, 512, 7, 7), (2, 3), 1, (1,))
+    found = short_plan.short(images, 2, True)
+    assert found is not None
+    assert (found.lanes, found.grid, found.block, found.runs) == (1, (2048,), (128,), 512 * 512)
+    wide = short_plan.short(images, 4, True)
+    assert wide is not None
+    assert (wide.lanes, wide.grid) == (2, (4096,))
+    groups = short_plan.short(plan((8, 64, 7, 7), (2, 3), 8, (1, 2)), 2, True)
+    assert groups is not None
+    assert (groups.lanes, groups.grid, groups.runs) == (8, (4,), 512)
+    for itemsize in (2, 4, 8):  # each block's rows begin at a multiple of 16 bytes
+        for side in (3, 5, 7, 9, 15):
+            each = short_plan.short(plan((40, 3, side, side), (2, 3), 1, (1,)), itemsize, True)
+            assert each is None or each.block[0] // each.lanes * itemsize % 16 == 0
+            assert each is None or each.block[0] // each.lanes * side * side * itemsize <= short_plan.ROOM
+    assert short_plan.short(images, 2, False) is None
+    channels_last = plan((8, 8, 7, 7), (2, 3), 1, (1,), (8 * 49, 1, 7 * 8, 8))
+    for nest in (BATCH, LAST, GROUPS, channels_last, plan((5, 97), (1,), 1, (1,)), plan((4, 4, 99, 99), (2, 3))):
+        assert short_plan.short(nest, 2, True) is None
 
 
 def test_indices_are_as_wide_as_they_must_be() -> None:

@@ -1,13 +1,15 @@
 """Plans of the backward pass. A plan is a function of arrays, made once for a nest and its types; BoundKernels keeps
 the plan.
 
+    short     short rows that do not begin at multiples of 16 bytes: one kernel for dx and the sums of runs; 3 passes
     rows      rows fit into registers: one kernel for dx, and also for ds and db if the parameters' layout allows it
+    relay     rows lie within tiles of lanes: one kernel reads each tile twice, once from the cache; 3 passes
     columns   longer rows, one scale for each column: row sums, then dx and the sums of columns together; 5 passes
     runs      scale and bias are constant along a reduced loop: one pass for all sums, then dx; 5 passes
     separate  all other nests: sums for dx, then dx, then sums for scale and bias; 7 passes
 
-After a ReLU, dy counts as 0 where y <= 0. The kernels of `rows` and `runs` set dy to 0 themselves; `columns` and
-`separate` need one more pass.
+After a ReLU, dy counts as 0 where y <= 0. The kernels of `short`, `rows`, `relay` and `runs` set dy to 0 themselves;
+`columns` and `separate` need one more pass.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.elementwise import relu_grad
-from minorm.kernels.gpu.launch import WARP, blocks
-from minorm.kernels.gpu.plans import norm_plan
+from minorm.kernels.gpu.launch import WARP
+from minorm.kernels.gpu.plans import norm_plan, relay_plan, short_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
-from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, rows_program
+from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, lanes_of, rows_program, short_program
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
@@ -49,6 +51,9 @@ def backward(
     types = storage, compute, parameter, aligned
     if not of_input:
         return _after_relu(_parameters_alone(nest, *types), relu)
+    short = with_struct(short_plan.short(nest, storage.itemsize, aligned))
+    if short is not None:
+        return _short(nest, storage, compute, parameter, equation, short, of_parameters, relu)
     loops = norm_plan.of_statistics(nest)
     sums = NONE
     if of_parameters:
@@ -61,6 +66,9 @@ def backward(
         rows = norm_plan.rows(loops, size, storage.itemsize, aligned, packs, THREADS, together=sums == OF_ELEMENTS)
         if rows is not None:
             return _rows(nest, storage, compute, parameter, equation, with_struct(rows), sums, relu)
+    relayed = _relayed(nest, *types, equation, of_parameters, relu)
+    if relayed is not None:
+        return relayed
     if norm_plan.has_runs(nest):
         return _runs(nest, *types, equation, of_parameters, relu)
     columns = norm_plan.columns(nest, storage.itemsize, aligned) if of_parameters else None
@@ -79,6 +87,31 @@ def _after_relu(plain: Run, relu: bool) -> Run:
         if masked is not None:
             masked[...] = dy
         plain(dy, x, None, stats, s, dx, both, None)
+
+    return run
+
+
+def _short(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    equation: Equation,
+    short: short_plan.Short,
+    of_parameters: bool,
+    relu: bool,
+) -> Run:
+    kernel = short_program.kernel("short_backward", storage, compute, parameter, short.index, short.lanes, relu)
+    rule, merge = scalars(equation), None
+    if of_parameters:
+        runs = norm_plan.runs(nest)._replace(runs=norm_plan.Loops((), ()))
+        merge = _merge_runs(runs, short.runs, parameter, compute, short.index)
+
+    def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
+        of_runs = memory.empty((2, short.runs), dtypes.float64) if merge else None
+        kernel(short.grid, short.block, (short.loops, dy, x, y, stats, s, dx, masked, of_runs, *rule))
+        if merge:
+            merge(of_runs, None, None, None, both)
 
     return run
 
@@ -167,6 +200,40 @@ def _runs(
     return run
 
 
+def _relayed(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    aligned: bool,
+    equation: Equation,
+    of_parameters: bool,
+    relu: bool,
+) -> Run | None:
+    loops, runs = lanes_of(nest, storage, aligned), norm_plan.runs(nest, storage.itemsize if aligned else 0)
+    plan = relay_plan.relay(loops, norm_plan.size_of(nest), storage.itemsize, aligned, compute.itemsize, 2 + relu)
+    if plan is None or loops != runs.runs:
+        return None
+    walk, rule, merge = with_struct(plan.walk), scalars(equation), None
+    types = storage, compute, parameter, *walk.shape, loops.one_param
+    kernel = grads_program.kernel("relay_backward", *types, relu)
+    sizes = walk.chunk, *map(np.int32, (walk.chunks, plan.lag, plan.columns))
+    if of_parameters:
+        parts = runs.in_chunks(walk.chunks)
+        merge = _merge_runs(parts, walk.chunks * walk.results, parameter, compute, walk.index)
+
+    def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
+        partial, sums = (
+            memory.empty((2, *shape), dtypes.float64) for shape in ((walk.chunks, walk.results), (nest.rows,))
+        )
+        arrays = dy, x, y, stats, s, dx, masked, sums, partial, memory.zeros(1 + plan.tiles)
+        kernel(plan.grid, walk.block, (walk.loops, *sizes, *arrays, *rule))
+        if merge:
+            merge(partial, None, None, None, both)
+
+    return run
+
+
 def _separate(
     nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, equation: Equation, of_parameters: bool
 ) -> Run:
@@ -195,7 +262,7 @@ def _parameters_alone(nest: Nest, storage: Type, compute: Type, parameter: Type,
 
 
 def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, relu: bool) -> Run:
-    walk, shape = elementwise(nest, storage, aligned)
+    walk, shape = elementwise(nest, storage, compute, aligned)
     kernel = apply_program.kernel(f"grad_input_{walk.form}", storage, compute, parameter, *shape, relu)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, sums: Any, s: Any, dx: Array) -> None:
@@ -233,7 +300,8 @@ def sums_of(
 def _partial_sums(
     loops: norm_plan.Loops, nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, relu: bool
 ) -> tuple[Run, norm_plan.Walk]:
-    walk = with_struct(norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned))
+    size, computed = norm_plan.size_of(nest), compute.itemsize
+    walk = with_struct(norm_plan.walk(loops, size, storage.itemsize, aligned, computed=computed))
     shape = *walk.shape, loops.one_row, *[walk.ragged] * (walk.form == "lanes")
     kernel = grads_program.kernel(f"grads_{walk.form}", storage, compute, parameter, *shape, relu)
     rows = walk.index.type(nest.rows)
@@ -269,13 +337,13 @@ def _merge_runs(
 ) -> Run:
     """Return the plan that adds up the sums of runs to ds and db. With an `equation`, also add up sum_g and sum_gx."""
     of_rows, of_params = runs.to_rows, runs.to_parameters
-    terms = max(of_rows.terms if equation else 1, of_params.terms if of_parameters else 1)
-    threads = norm_plan.team(terms, index)
-    kernel = grads_program.kernel("merge_runs", out, index, parameter, threads == WARP)
+    row_team, param_team = (norm_plan.team(each.terms, index) for each in (of_rows, of_params))
+    kernel = grads_program.kernel("merge_runs", out, index, parameter, row_team == WARP, param_team == WARP)
     loops = of_rows.packed(index, equation is not None), of_params.packed(index, of_parameters)
     packed, rule = (*map(Struct, loops), index.type(second)), scalars(equation)
-    results, block = int(sum(each["results"] for each in loops)), max(threads, 4 * WARP)
-    grid = (blocks(results, block // threads),)
+    block = max(row_team if equation else 1, param_team if of_parameters else 1, 4 * WARP)
+    beside = (block // WARP if threads == WARP else 1 for threads in (row_team, param_team))
+    grid = (max(1, sum(-(-int(each["results"]) // teams) for each, teams in zip(loops, beside, strict=True))),)
 
     def run(partial: Array, s: Any, stats: Any, sums: Any, both: Any) -> None:
         kernel(grid, (block,), (*packed, partial, s, stats, *rule, sums, both))

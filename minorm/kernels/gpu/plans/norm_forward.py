@@ -1,9 +1,10 @@
 """Plans of the forward pass. A plan is a function of arrays, made once for a nest and its types and kept by
 BoundKernels.
 
-Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu). For longer rows, kernels compute
-moments of chunks, merge them in a fixed order, and then make a pass over the elements. The kernel that writes y also
-adds the residual and applies the ReLU if the call has them.
+Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu), and so do short rows that do not
+begin at multiples of 16 bytes (norm_short.cu). For longer rows, kernels compute moments of chunks, merge them in a
+fixed order, and then make a pass over the elements. The kernel that writes y also adds the residual and applies the
+ReLU if the call has them.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.launch import blocks, index_type
-from minorm.kernels.gpu.plans import norm_plan
-from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
+from minorm.kernels.gpu.plans import norm_plan, relay_plan, short_plan
+from minorm.kernels.gpu.plans.norm_arguments import Array, Type, nobody, scalars, with_struct
 from minorm.kernels.gpu.plans.structs import constant
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
@@ -24,7 +26,9 @@ from minorm.normalization.nest import Nest
 
 Run = Callable[..., Any]
 
-rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply"))
+rows_program, moments_program, apply_program, short_program = (
+    Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply", "short")
+)
 
 THREADS = {4: 1024, 8: 512}  # the most threads of a row, by the bytes of a number in registers
 PACKS = 8  # the most accesses of a thread
@@ -43,6 +47,11 @@ def forward(
     equation: Equation,
     ending: int,
 ) -> Run:
+    short = with_struct(short_plan.short(nest, storage.itemsize, aligned))
+    if short is not None:
+        types = storage, compute, parameter, short.index
+        kernel = short_program.kernel("short_forward", *types, short.lanes, running, ending)
+        return _in_one(kernel, short, equation)
     loops = norm_plan.of_statistics(nest)
     by_columns = aligned and loops.side_by_side(storage.itemsize) is not loops
     widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
@@ -53,27 +62,62 @@ def forward(
         rows = with_struct(rows)
         shape = rows.index, rows.width, rows.packs, rows.lanes, rows.turns, rows.same
         kernel = rows_program.kernel("row_forward", storage, compute, parameter, *shape, running, ending)
-        rule = scalars(equation)
-
-        def in_one(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
-            kernel(rows.grid, rows.block, (rows.loops, x, s, b, residual, y, stats, *rule, kept))
-
-        return in_one
+        return _in_one(kernel, rows, equation)
     find = moments(nest, storage, compute, aligned, equation)
     use = apply(nest, storage, compute, parameter, running, aligned, ending)
+    relayed = _relayed(nest, storage, compute, parameter, aligned, equation, ending)
 
     def in_passes(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
+        if relayed is not None and kept is nobody():
+            relayed(x, s, b, residual, y, stats)
+            return
         find(x, stats)
         use(x, stats, s, b, residual, y, kept)
 
     return in_passes
 
 
-def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: Equation) -> Run:
+def _in_one(kernel: Any, plan: Any, equation: Equation) -> Run:
+    """Return the plan that launches one kernel for everything."""
+    rule = scalars(equation)
+
+    def run(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
+        kernel(plan.grid, plan.block, (plan.loops, x, s, b, residual, y, stats, *rule, kept))
+
+    return run
+
+
+def _relayed(
+    nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, equation: Equation, ending: int
+) -> Run | None:
+    """Return the plan that reads lanes twice in one launch, for calls without running statistics, or None."""
+    loops, size = lanes_of(nest, storage, aligned), norm_plan.size_of(nest)
+    plan = relay_plan.relay(loops, size, storage.itemsize, aligned, compute.itemsize, 1)
+    if plan is None:
+        return None
+    walk, rule = with_struct(plan.walk), scalars(equation)
+    types = storage, compute, parameter, *walk.shape, loops.one_param
+    kernel = moments_program.kernel("relay_forward", *types, ending)
+    sizes = walk.chunk, *map(np.int32, (walk.chunks, plan.lag, plan.columns))
+
+    def run(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array) -> None:
+        partial, counters = memory.empty((2, walk.chunks, walk.results), dtypes.float64), memory.zeros(1 + plan.tiles)
+        arrays = x, s, b, residual, y, stats, partial, counters
+        kernel(plan.grid, walk.block, (walk.loops, *sizes, *arrays, *rule))
+
+    return run
+
+
+def lanes_of(nest: Nest, storage: Type, aligned: bool) -> norm_plan.Loops:
+    """Return the loops of the statistics, with columns side by side where that makes accesses longer."""
     loops = norm_plan.of_statistics(nest)
-    if aligned:
-        loops = loops.side_by_side(storage.itemsize)
-    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, lanes_busy=norm_plan.FEWEST)
+    return loops.side_by_side(storage.itemsize) if aligned else loops
+
+
+def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: Equation) -> Run:
+    loops = lanes_of(nest, storage, aligned)
+    size, computed = norm_plan.size_of(nest), compute.itemsize
+    walk = norm_plan.walk(loops, size, storage.itemsize, aligned, lanes_busy=norm_plan.FEWEST, computed=computed)
     walk = with_struct(walk)
     kernel = moments_program.kernel(f"moments_{walk.form}", storage, compute, *walk.shape)
     plan = norm_plan.merge(nest.rows, walk.chunks * loops.columns)
@@ -91,7 +135,7 @@ def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: E
 
 
 def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, running: Type, aligned: bool, ending: int) -> Run:
-    walk, shape = elementwise(nest, storage, aligned)
+    walk, shape = elementwise(nest, storage, compute, aligned)
     kernel = apply_program.kernel(f"apply_{walk.form}", storage, compute, parameter, *shape, running, ending)
 
     def run(x: Array, stats: Array, s: Any, b: Any, residual: Any, y: Array, kept: Any) -> None:
@@ -100,13 +144,12 @@ def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, running: Ty
     return run
 
 
-def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Walk, tuple[Any, ...]]:
+def elementwise(nest: Nest, storage: Type, compute: Type, aligned: bool) -> tuple[norm_plan.Walk, tuple[Any, ...]]:
     """Return the grid of norm_apply.cu, and the template arguments after the types."""
-    loops = norm_plan.of_statistics(nest)
-    if aligned:
-        loops = loops.side_by_side(storage.itemsize)
-    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
-    return with_struct(walk), (*walk.shape, loops.one_param, *[walk.ragged] * (walk.form == "lanes"))
+    loops = lanes_of(nest, storage, aligned)
+    size, computed = norm_plan.size_of(nest), compute.itemsize
+    walk = norm_plan.walk(loops, size, storage.itemsize, aligned, elementwise=True, computed=computed)
+    return with_struct(walk), (*walk.shape, loops.one_param)
 
 
 def given(nest: Nest, storage: Type, compute: Type, kind: Type, equation: Equation) -> Run:  # noqa: ARG001

@@ -23,7 +23,8 @@ from minorm.normalization.nest import Nest
 BLOCK = 256  # threads in a block of the kernels that go through chunks
 LANES, FEWEST_LANES = 32, 4  # the most and the fewest threads side by side
 BATCH, ELEMENTS_BATCH = 8, 4  # packs that each thread loads together, with sums and without
-LANE_WIDTH = 4  # elements of a thread whose lanes have separate statistics; these need registers
+LANE_BYTES = 32  # widened bytes of a thread whose lanes have separate statistics; these need registers
+WIDE = 4  # elements of an access that is wide enough for rows
 FEWEST_TERMS = 16  # the fewest terms of a column whose sums are written to memory
 LINE = 128  # bytes of one memory transaction
 USUAL_PACKS = 4  # packs of a row, if a larger team can take it
@@ -118,7 +119,7 @@ class Loops(NamedTuple):
         if len(self.kept) > 3 or found.terms < FEWEST_TERMS or not found.one_param:
             return self
         short = loop.count * itemsize < LINE
-        return found if short or min(LANE_WIDTH, found.width(itemsize)) > self.width(itemsize) else self
+        return found if short or min(WIDE, found.width(itemsize)) > self.width(itemsize) else self
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
         """Return the struct Loops of loops.cuh, which is passed by value. With wanted=False it has 0 results."""
@@ -195,13 +196,22 @@ class Walk(NamedTuple):
 
 
 def walk(
-    loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False, lanes_busy: int = FEW
+    loops: Loops,
+    size: int,
+    itemsize: int,
+    aligned: bool,
+    elementwise: bool = False,
+    lanes_busy: int = FEW,
+    computed: int = 4,
 ) -> Walk:
-    """Return the grid that goes through all terms of all results. elementwise=True is for kernels without sums."""
+    """Return the grid that goes through all terms of all results. elementwise=True is for kernels without sums.
+
+    `itemsize` is the number of bytes of a stored element, and `computed` that of an element in registers.
+    """
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
     if loops.is_lanes:
-        elements = min(elements, LANE_WIDTH)
+        elements = min(elements, LANE_BYTES // computed)
         while lanes > FEWEST_LANES and lanes // 2 * elements >= loops.results:
             lanes //= 2
         step, block = BLOCK // lanes, BLOCK
@@ -210,12 +220,14 @@ def walk(
         warp = -(-loops.terms // elements) <= SHORT
         step, block = (WARP if warp else BLOCK) * elements, WARP * 4 if warp else BLOCK
         across = blocks(loops.results, 4) if warp else loops.results
-    least = step * (ELEMENTS_BATCH if elementwise else BATCH)
+    batch = ELEMENTS_BATCH if elementwise else BATCH
+    least = step * batch
     wanted = min(-(-(lanes_busy if loops.is_lanes else BUSY) // max(1, across)), SERIAL * SPLITS[-1])
     if loops.is_lanes and not elementwise:
         wanted = max(wanted, -(-loops.terms // (step * IN_FLOAT)))
     chunks = max(1, min(-(-loops.terms // least), wanted, 65535))
-    chunk = -(-loops.terms // (chunks * step)) * step
+    whole = step * batch if loops.is_lanes and chunks > 1 else step  # each thread's last batch is whole too
+    chunk = -(-loops.terms // (chunks * whole)) * whole
     chunks = max(1, -(-loops.terms // max(1, chunk)))
     form, team = ("lanes", lanes) if loops.is_lanes else ("rows", warp)
     ragged = loops.is_lanes and loops.kept[-1].count % elements != 0

@@ -35,23 +35,6 @@ template <class I> struct Loops {
     }
 };
 
-// The places of V neighbouring results. They follow the inner kept loop. If V does not divide that loop (RAGGED), they
-// belong to several turns of the outer loops, and each place is found separately.
-template <bool RAGGED, int V, class I>
-__device__ __forceinline__ void results_of(const Loops<I>& loops, I index, Place<I> (&places)[V]) {
-    places[0] = loops.result(index);
-#pragma unroll
-    for (int v = 1; v < V; v++) {
-        if (RAGGED) {
-            places[v] = loops.result(index + v);
-            continue;
-        }
-        places[v] = places[v - 1];
-        places[v].param += loops.kept[3].param;
-        places[v].row += loops.kept[3].row;
-    }
-}
-
 // The place of a term in the reduced loops, and then of terms `step` further on: only the first place needs divisions.
 // N: the number of innermost loops, 2 if the nest's reduced loops are meant. Places past the last term have no meaning.
 template <int N, class I> struct Cursor {
@@ -109,10 +92,47 @@ template <class C, class I, int LESS> constexpr int BLOCKS = sizeof(C) == 8 || L
 template <class C> struct Statistics {
     C k, d, rstd;
     Statistics() = default;
-    template <class I> __device__ Statistics(const double* stats, I rows, I row)
+    template <class D, class I> __device__ Statistics(D stats, I rows, I row)
         : k((C)stats[row]), d((C)stats[rows + row]), rstd((C)stats[3 * rows + row]) {}
     __device__ C xhat(C x) const { return product((x - k) - d, rstd); }
 };
+
+// The mean k + d and the variance of a row that a team keeps. each(use) calls use(element) for each element that this
+// thread keeps; x0 is the first element of the row.
+//
+// The shift is the mean to float precision: x0 + mean(x - x0), which is x0 itself if all x are equal. About it var =
+// mean(t^2) - d^2 loses nothing, as d is only the rounding error of k. Squares above 3e38 are added up again in double.
+template <int LANES, class C, class F>
+__device__ __forceinline__ void statistics_of(F each, C x0, double part, bool centered, double& k, double& d, double& var) {
+    k = d = 0;
+    C shift = 0;
+    if (centered) {
+        C sum = 0;
+        each([&](C value) { sum += value - x0; });
+        k = shift = x0 + team_sum<LANES>(sum) * (C)part;
+    }
+    C parts[2] = {0, 0};  // of t = x - shift and of its square
+    each([&](C value) {
+        const C t = value - shift;
+        parts[0] += t;
+        parts[1] += t * t;
+    });
+    double totals[2];
+    add_up_team<LANES>(parts, totals);
+    const bool large = !(totals[1] < 1e300);
+    if (any_team<LANES>(large)) {  // a float square overflowed: once more in double
+        double squares = 0;
+        each([&](C value) {
+            const double t = value - shift;
+            squares += t * t;
+        });
+        squares = team_sum<LANES>(squares);
+        if (large) totals[1] = squares;
+    }
+    if (centered) d = totals[0] * part;
+    var = totals[1] * part - d * d;
+    if (var < 0) var = 0;  // NaN stays
+}
 
 __device__ inline double rstd_of(double var, double eps, bool guard) {
     if (guard) return var == 0 ? 0 : 1.0 / (sqrt(var) + eps);  // all equal: y and dx are 0

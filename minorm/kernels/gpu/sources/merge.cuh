@@ -1,4 +1,6 @@
-// Adds up partial sums (parts, results) in an order that depends on their number. SPLITS threads for each result take
+// Adds up partial sums, in a separate launch or in the last block that has written some.
+//
+// A separate launch adds up partial sums (parts, results) in an order that depends on their number. SPLITS threads for each result take
 // its parts in turn, and their sums are added pairwise in shared memory. Neighbouring threads have neighbouring
 // results.
 #include "types.cuh"
@@ -28,3 +30,60 @@ template <int SPLITS, class I> struct Merge {
             for (int n = 0; n < N; n++) sums[n] = shared[n][0][threadIdx.x];
     }
 };
+
+// The work of one block in a launch that reads each tile of lanes twice: first for its sums, then for the results. A tile
+// is read again `lag` tiles after its first time, when its data is still in the second-level cache. Blocks take work in
+// the order of their tickets. A block with sums never waits, and a block with results waits only for blocks with sums
+// whose tickets came before its own, so some block can always go on. `counters` begin as 0: the tickets that were given
+// out, and for each tile the blocks that have written sums, plus one when the sums are merged.
+struct Relay {
+    unsigned *counters, *arrived;
+    int chunks, tile, chunk;
+    bool results;
+
+    __device__ Relay(unsigned* counters, int chunks, int lag) : counters(counters), chunks(chunks) {
+        __shared__ unsigned ticket;
+        if (threadIdx.x == 0) ticket = atomicAdd(counters, 1u);
+        __syncthreads();
+        const int tiles = gridDim.x / (2 * chunks), turn = ticket / chunks, after = turn - lag;
+        chunk = ticket % chunks;
+        if (after < 0) {
+            results = false, tile = turn;
+        } else if (after < 2 * (tiles - lag)) {
+            results = after % 2 == 0, tile = after / 2 + (results ? 0 : lag);
+        } else {
+            results = true, tile = turn - tiles;
+        }
+        arrived = counters + 1 + tile;
+    }
+    // After a block's sums are written: was it the last block of its tile?
+    __device__ bool last() const {
+        __shared__ bool found;
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) found = atomicAdd(arrived, 1u) == (unsigned)chunks - 1;
+        __syncthreads();
+        __threadfence();
+        return found;
+    }
+    __device__ void publish() const {
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) atomicAdd(arrived, 1u);
+    }
+    __device__ void wait() const {
+        if (threadIdx.x == 0)
+            while (*(volatile unsigned*)arrived <= (unsigned)chunks) continue;
+        __syncthreads();
+        __threadfence();
+    }
+};
+
+// Returns the sum of v over `size` neighbouring threads of a warp, a power of two, to each of them.
+__device__ inline double sum_beside(double v, int size) {
+    for (int step = 16; step > 0; step /= 2) {
+        const double other = __shfl_xor_sync(0xffffffffu, v, step);
+        if (step < size) v += other;
+    }
+    return v;
+}

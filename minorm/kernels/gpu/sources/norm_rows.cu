@@ -31,41 +31,6 @@ __device__ __forceinline__ void each(const Held<T, V> (&x)[E], I begin, I step, 
     }
 }
 
-// The shift is the mean to float precision: x0 + mean(x - x0), which is x0 itself if all x are equal. About it var =
-// mean(t^2) - d^2 loses nothing, as d is only the rounding error of k. Squares above 3e38 are added up again in double.
-template <int LANES, class C, class T, int V, int E, class I>
-__device__ __forceinline__ void statistics_of(const Held<T, V> (&x)[E], C x0, I begin, I step, I columns, double part,
-                                              bool centered, double& k, double& d, double& var) {
-    k = d = 0;
-    C shift = 0;
-    if (centered) {
-        C sum = 0;
-        each<C>(x, begin, step, columns, [&](C value) { sum += value - x0; });
-        k = shift = x0 + team_sum<LANES>(sum) * (C)part;
-    }
-    C parts[2] = {0, 0};  // of t = x - shift and of its square
-    each<C>(x, begin, step, columns, [&](C value) {
-        const C t = value - shift;
-        parts[0] += t;
-        parts[1] += t * t;
-    });
-    double totals[2];
-    add_up_team<LANES>(parts, totals);
-    const bool large = !(totals[1] < 1e300);
-    if (any_team<LANES>(large)) {  // a float square overflowed: once more in double
-        double squares = 0;
-        each<C>(x, begin, step, columns, [&](C value) {
-            const double t = value - shift;
-            squares += t * t;
-        });
-        squares = team_sum<LANES>(squares);
-        if (large) totals[1] = squares;
-    }
-    if (centered) d = totals[0] * part;
-    var = totals[1] * part - d * d;
-    if (var < 0) var = 0;  // NaN stays
-}
-
 template <class T, class C, class P, class I, int V, int E, int LANES, int N, bool SAME, class R, int ENDING>
 __global__ void __launch_bounds__(LARGEST<C>, 1)
     row_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s, const P* __restrict__ b,
@@ -87,7 +52,8 @@ __global__ void __launch_bounds__(LARGEST<C>, 1)
             if (sum) added[sum ? e : 0] = hold<T, V>(residual, row.data + reading.place.data);
         }
     double k, d, var;
-    statistics_of<LANES, C>(kept, widen<C>(x[row.data]), begin, step, columns, loops.part, centered, k, d, var);
+    const auto each_of_row = [&](auto use) { each<C>(kept, begin, step, columns, use); };
+    statistics_of<LANES>(each_of_row, widen<C>(x[row.data]), loops.part, centered, k, d, var);
     const double rstd = rstd_of(var, eps, guard);
     const bool writes = team.lane == 0 && team.inside();
     if (writes) {
