@@ -20,7 +20,7 @@ EPS = {dtypes.float16: 2.0**-10, dtypes.bfloat16: 2.0**-7, dtypes.float32: 2.0**
 
 def declared(file: str) -> dict[str, list[str]]:
     """The kernels of a .cu file, with the names of their template parameters."""
-    found = re.findall(r"template <([^()]+)>\s*__global__ void (?:__launch_bounds__\(.*?\)\s+)?(\w+)\(", source(file))
+    found = re.findall(r"template <([^()]+)>\s*__global__ void (?:__\w+__\(.*?\)\s+)*(\w+)\(", source(file))
     assert len(found) == source(file).count("__global__")
     return {name: [word.split()[-1] for word in parameters.split(",")] for parameters, name in found}
 
@@ -76,7 +76,7 @@ def compiled_for(run: Callable[[], object], forget: Callable[[], None]) -> None:
 
     def note(program: Any, key: tuple[Any, ...]) -> Any:
         keys.setdefault(program, []).append(key)
-        return lambda *_: None
+        return lambda *_, **__: None
 
     forget()
     with pytest.MonkeyPatch.context() as patch:
