@@ -11,7 +11,7 @@ import pytest
 import shim
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans import norm_plan
+from minorm.kernels.gpu.plans import cluster_plan, norm_plan
 from minorm.kernels.gpu.source import C_NAMES, expression, options, source
 
 FLOATS = [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64]
@@ -55,6 +55,8 @@ def most_threads(kernel: str) -> int:
     if name.startswith("merge_"):
         splits = next(int(word) for word in words if word.isdecimal())
         return norm_plan.merge(1, norm_plan.SERIAL * splits).block[0]
+    if name.startswith("cluster_"):
+        return cluster_plan.THREADS[8 if words[1] == "double" else 4]
     return 512 if name in ("row_forward", "row_backward", "rows", "cross_entropy") else 256
 
 

@@ -65,11 +65,13 @@ def norm() -> Iterator[bridge.Norm]:
         shim.State.seed = 0
 
 
-@pytest.fixture(params=["in registers", "by chunks"])
+@pytest.fixture(params=["in registers", "by chunks", "in clusters"])
 def way(request: pytest.FixtureRequest, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Keep rows in registers, if they fit; or cut all rows into as many chunks as possible."""
+    """Keep rows in registers, if they fit; or cut all rows into as many chunks as possible; or give each a cluster."""
     if request.param == "by chunks":
         every_kernel.by_chunks(norm.norm, monkeypatch)
+    if request.param == "in clusters":
+        every_kernel.in_clusters(norm.norm, monkeypatch)
     yield request.param
     every_kernel.forget(norm.norm)
 
@@ -219,6 +221,7 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_moments.cu", (0,)),
         ("norm_grads.cu", (0,)),
         ("norm_apply.cu", (0, 1)),
+        ("norm_cluster.cu", ()),
     ):
         for which in range(source(file).count("__syncthreads();")):
             if which not in unused:  # they part sums of which this file has one, or none
@@ -240,8 +243,22 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_apply.cu", "found = hold<P, V>(s, at)", "found = hold<P, V>(s, I(0))"),
         ("norm_grads.cu", "int first = at.split; first < parts", "int first = at.split + 1; first < parts"),
         ("norm_grads.cu", "partial[second + from.data", "partial[second + 1 + from.data"),
+        ("norm_cluster.cu", "cluster_arrive();\n        cluster_wait();", ""),
+        ("norm_cluster.cu", "if (BLOCKS > 1) cluster_wait();", ""),
+        ("norm_cluster.cu", "of_block(own[n], rank)", "of_block(own[n], (rank + 1) % BLOCKS)"),
+        ("norm_cluster.cu", "const int rank = cluster_rank()", "const int rank = BLOCKS - 1 - cluster_rank()"),
+        ("norm_cluster.cu", "first(rank * cut.part)", "first(rank * cut.part + V)"),
+        ("norm_cluster.cu", "first_run(rank * cut.runs)", "first_run(0)"),
+        ("norm_cluster.cu", "loops.terms - of_rank * cut.part", "cut.part - V * (of_rank == 0)"),
+        ("norm_cluster.cu", "GROUPS - 1 - group_of(turn)", "GROUPS - group_of(turn)"),
+        ("norm_cluster.cu", "slot = run * (length / V) + lane", "slot = run * (length / V) + lane / 2"),
+        ("norm_cluster.cu", "of_warps[run * warps + warp][n]", "of_warps[run * warps][n]"),
+        ("norm_cluster.cu", "part.first_run + run;", "part.first_run;"),
+        ("norm_cluster.cu", "rows + row.param] = (C)total_gx", "rows + row.param + 1] = (C)total_gx"),
+        ("norm_cluster.cu", "weight = widen<double>(s[place.param])", "weight = widen<double>(s[row.param])"),
     ):
-        yield file, right, wrong, 0
+        for which in range(source(file).count(right) if file == "norm_cluster.cu" else 1):
+            yield file, right, wrong, which
 
 
 @pytest.mark.parametrize(("file", "text", "broken", "which"), list(mutants()))
@@ -254,12 +271,15 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
     assert which < len(parts) - 1
     mutated = text.join(parts[: which + 1]) + broken + text.join(parts[which + 1 :])
     monkeypatch.setattr(program, "source", lambda name: mutated if name == file else source(name))
-    if file != "norm_rows.cu":
+    if file == "norm_cluster.cu":
+        every_kernel.in_clusters(norm.norm, monkeypatch)
+    elif file != "norm_rows.cu":
         every_kernel.by_chunks(norm.norm, monkeypatch)
     if file == "norm_apply.cu":  # so that a block has more rows than wait in its shared memory
         monkeypatch.setattr(norm.norm.norm_forward.norm_plan, "FEW", 1)
-    for module in (norm.norm.norm_forward, norm.norm.norm_backward):
-        for name in ("rows_program", "moments_program", "apply_program", "grads_program"):
+    forward, backward = norm.norm.norm_forward, norm.norm.norm_backward
+    for module in (forward, backward, forward.norm_cluster, backward.norm_merges):
+        for name in ("rows_program", "moments_program", "apply_program", "grads_program", "cluster_program"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, program.Program(getattr(module, name).name))
     every_kernel.forget(norm.norm)

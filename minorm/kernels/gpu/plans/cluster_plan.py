@@ -22,7 +22,7 @@ FEW = 54 << 10  # the most bytes of four blocks on a multiprocessor, which has 2
 FULL = 128  # blocks that keep a large device busy
 LONG = 32 << 10  # bytes of a row that would take all registers of a multiprocessor, or half of them
 SHORT = 8 << 10  # the fewest bytes of all arrays of a row, if it does not fit into registers
-ACCESSES, FEWEST = 16, 64  # accesses of a thread, and the fewest threads of a block
+OF_THREAD, FEWEST = 256, 64  # bytes that a thread keeps, and the fewest threads of a block
 THREADS = {4: 1024, 8: 512}  # the most threads of a block, by the bytes of a number in registers
 COPIED = 4  # the fewest bytes that a thread can copy without waiting
 GROUPS = 4  # norm_cluster.cu
@@ -83,13 +83,12 @@ def _clusters(
         of_block = -(-number // blocks)
         if -(-number // of_block) < blocks or loops.results * blocks < FULL:
             continue
-        accesses = of_block * unit // elements * arrays
-        threads = FEWEST
-        while threads * ACCESSES < accesses and threads < most:
+        data, threads = of_block * unit * itemsize * arrays, FEWEST
+        while threads * OF_THREAD < data and threads < most:
             threads *= 2
         team = _team(of_block, unit // elements, threads) if runs else threads
         entries = (of_block if runs else 1) * team // WARP
-        shared = entries * PAIR + of_block * unit * itemsize * arrays
+        shared = entries * PAIR + data
         if shared <= MOST:
             found = blocks, of_block, threads, team, entries, shared
         if shared <= FEW:

@@ -18,10 +18,10 @@ from typing import Any
 from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.elementwise import relu_grad
-from minorm.kernels.gpu.plans import norm_cluster, norm_plan
+from minorm.kernels.gpu.plans import norm_cluster, norm_merges, norm_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
 from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, rows_program
-from minorm.kernels.gpu.plans.norm_merges import grads_program, merge_parts, merge_runs
+from minorm.kernels.gpu.plans.norm_merges import merge_parts, merge_runs
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
 
@@ -258,7 +258,7 @@ def _partial_sums(
 ) -> tuple[Run, norm_plan.Walk]:
     walk = with_struct(norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned))
     shape = *walk.shape, loops.one_row, *[walk.ragged] * (walk.form == "lanes")
-    kernel = grads_program.kernel(f"grads_{walk.form}", storage, compute, parameter, *shape, relu)
+    kernel = norm_merges.grads_program.kernel(f"grads_{walk.form}", storage, compute, parameter, *shape, relu)
     rows = walk.index.type(nest.rows)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, masked: Any) -> Array:
