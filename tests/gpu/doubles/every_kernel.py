@@ -56,7 +56,7 @@ def both(function: Callable[..., mn.Tensor], *inputs: mn.Tensor) -> Call:
 
 
 def norms(numbers: Numbers) -> Iterator[tuple[str, Call]]:
-    for shape in ((1, 1), (5, 33), (9, 64)):
+    for shape in ((1, 1), (5, 33), (9, 64), (9, 600)):
         n = shape[1]
         inputs = numbers(*shape), numbers(n), numbers(n)
         yield f"layer_norm {shape}", both(lambda x, s, b, n=n: F.layer_norm(x, (n,), s, b, 0.1), *inputs)

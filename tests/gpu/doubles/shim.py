@@ -99,7 +99,9 @@ class Function:
             most = f"max_dynamic_shared_size_bytes is {self.max_dynamic_shared_size_bytes}"
             raise KernelError(f"{self.name}: CUDA_ERROR_INVALID_VALUE: {shared_mem} bytes of shared memory; {most}")
         if grid[0] % max(1, self.cluster):
-            raise KernelError(f"{self.name}: CUDA_ERROR_INVALID_CLUSTER_SIZE: {grid[0]} blocks, clusters of {self.cluster}")
+            raise KernelError(
+                f"{self.name}: CUDA_ERROR_INVALID_CLUSTER_SIZE: {grid[0]} blocks, clusters of {self.cluster}"
+            )
         if len(args) != len(self.sizes):
             raise KernelError(f"{self.name} has {len(self.sizes)} parameters; got {len(args)} arguments")
         if (len(block) > 1 and max(block[1:]) > 1) or not 0 < block[0] <= 1024 or min(grid) < 1:
@@ -113,7 +115,13 @@ class Function:
             cupy_orders.note(*[getattr(array, "memory", array) for array in args[:-3:-1]])
         State.ran[self.name] = max(block[0], State.ran.get(self.name, 0))
         cluster = max(self.cluster, 1 if shared_mem else 0)  # 0: a kernel without dynamic memory
-        how = ctypes.c_int(block[0]), ctypes.c_uint(State.seed), pointers, ctypes.c_int(cluster), ctypes.c_int(shared_mem)
+        how = (
+            ctypes.c_int(block[0]),
+            ctypes.c_uint(State.seed),
+            pointers,
+            ctypes.c_int(cluster),
+            ctypes.c_int(shared_mem),
+        )
         if self.run(grid, *how) < 0:
             raise KernelError(f"{self.name}: {_fibers().shim_message().decode()}")
         for array, room in rooms.values():
@@ -193,8 +201,8 @@ def _bring_back(name: str, array: np.ndarray, room: np.ndarray) -> None:
 def _text(code: str, names: list[str]) -> str:
     code = re.sub(r"^#include <[^\n]*$", "", code, flags=re.MULTILINE)
     launchers = [
-        f'extern "C" int launch_{i}(unsigned* grid, int threads, unsigned seed, void** arguments, int blocks, int dynamic) '
-        f"{{ return shim::launch({name}, grid, threads, seed, arguments, blocks, dynamic); }}\n"
+        f'extern "C" int launch_{i}(unsigned* grid, int threads, unsigned seed, void** arguments, int blocks, int more)'
+        f" {{ return shim::launch({name}, grid, threads, seed, arguments, blocks, more); }}\n"
         f'extern "C" int sizes_{i}(int* out) {{ return shim::sizes({name}, out); }}'
         for i, name in enumerate(names)
     ]
@@ -209,7 +217,9 @@ def _folder(flags: tuple[str, ...]) -> Path:
     """Where sources are compiled with these flags; what all of them begin with has been compiled already."""
     _kept.append(tempfile.TemporaryDirectory(prefix="shim"))
     folder = Path(_kept[-1].name)
-    (folder / "base.h").write_text("#define SHIM_APART\n" + FIBERS.read_text() + CLUSTERS.read_text() + TYPES.read_text())
+    (folder / "base.h").write_text(
+        "#define SHIM_APART\n" + FIBERS.read_text() + CLUSTERS.read_text() + TYPES.read_text()
+    )
     command = ["g++", *FLAGS, *flags, "-x", "c++-header", folder / "base.h", "-o", folder / "base.h.gch"]
     subprocess.run(command, check=True)
     return folder

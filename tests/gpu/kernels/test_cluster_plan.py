@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minorm.devices import dtypes
 from minorm.kernels.gpu.plans import cluster_plan, norm_plan
 from minorm.normalization.nest import Nest, plan
 
@@ -63,8 +62,8 @@ def test_what_takes_the_other_kernels() -> None:
 
 
 @given(
-    st.integers(1, 300), st.integers(1, 40), st.integers(1, 900), st.sampled_from([1, 2, 4]), st.sampled_from([2, 4, 8]),
-    st.sampled_from([400, 5000, 54 << 10]), st.sampled_from([64, 512, 1024]), st.booleans(),
+    st.integers(1, 300), st.integers(1, 40), st.integers(1, 900), st.sampled_from([1, 2, 4]),
+    st.sampled_from([2, 4, 8]), st.sampled_from([400, 5000, 54 << 10]), st.sampled_from([64, 512, 1024]), st.booleans(),
 )  # fmt: skip
 def test_every_element_has_one_thread(
     rows: int, channels: int, pixels: int, wide: int, itemsize: int, few: int, most: int, grads: bool

@@ -43,6 +43,7 @@ FORMS = {  # shape, axes, groups, axes of the parameters, memory order
     "layer, many rows": ((130, 12), (1,), 1, (1,), (0, 1)),
     "layer, a block a row": ((2, 2600), (1,), 1, (1,), (0, 1)),
     "layer, a long odd row": ((2, 2603), (1,), 1, (1,), (0, 1)),
+    "layer, rows in turn": ((19, 1300), (1,), 1, (1,), (0, 1)),
     "no parameters": ((4, 200), (1,), 1, (), (0, 1)),
     "one element": ((1, 1), (1,), 1, (1,), (0, 1)),
 }
@@ -222,6 +223,7 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_grads.cu", (0,)),
         ("norm_apply.cu", (0, 1)),
         ("norm_cluster.cu", ()),
+        ("norm_ahead.cu", ()),
     ):
         for which in range(source(file).count("__syncthreads();")):
             if which not in unused:  # they part sums of which this file has one, or none
@@ -243,10 +245,15 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_apply.cu", "found = hold<P, V>(s, at)", "found = hold<P, V>(s, I(0))"),
         ("norm_grads.cu", "int first = at.split; first < parts", "int first = at.split + 1; first < parts"),
         ("norm_grads.cu", "partial[second + from.data", "partial[second + 1 + from.data"),
+        ("norm_ahead.cu", "wait_for_copies(1)", "wait_for_copies(2)"),
+        ("norm_ahead.cu", "copy(row + blocks, 1 - stage)", "copy(row, 1 - stage)"),
+        ("norm_ahead.cu", "of_warps[stage][threadIdx.x / 32]", "of_warps[stage][0]"),
+        ("norm_ahead.cu", "begin + i / V * step", "begin + i / V"),
+        ("norm_ahead.cu", "(blocks + blockIdx.x) * columns", "(blocks + blockIdx.x) * columns + 1"),
         ("norm_cluster.cu", "cluster_arrive();\n        cluster_wait();", ""),
         ("norm_cluster.cu", "if (BLOCKS > 1) cluster_wait();", ""),
         ("norm_cluster.cu", "of_block(own[n], rank)", "of_block(own[n], (rank + 1) % BLOCKS)"),
-        ("norm_cluster.cu", "const int rank = cluster_rank()", "const int rank = BLOCKS - 1 - cluster_rank()"),
+        ("norm_cluster.cu", "const int rank = cluster_rank()", "const int rank = 0"),
         ("norm_cluster.cu", "first(rank * cut.part)", "first(rank * cut.part + V)"),
         ("norm_cluster.cu", "first_run(rank * cut.runs)", "first_run(0)"),
         ("norm_cluster.cu", "loops.terms - of_rank * cut.part", "cut.part - V * (of_rank == 0)"),
@@ -273,13 +280,14 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
     monkeypatch.setattr(program, "source", lambda name: mutated if name == file else source(name))
     if file == "norm_cluster.cu":
         every_kernel.in_clusters(norm.norm, monkeypatch)
-    elif file != "norm_rows.cu":
+    elif file not in ("norm_rows.cu", "norm_ahead.cu"):
         every_kernel.by_chunks(norm.norm, monkeypatch)
     if file == "norm_apply.cu":  # so that a block has more rows than wait in its shared memory
         monkeypatch.setattr(norm.norm.norm_forward.norm_plan, "FEW", 1)
     forward, backward = norm.norm.norm_forward, norm.norm.norm_backward
-    for module in (forward, backward, forward.norm_cluster, backward.norm_merges):
-        for name in ("rows_program", "moments_program", "apply_program", "grads_program", "cluster_program"):
+    kinds = ("rows", "moments", "apply", "grads", "cluster", "ahead")
+    for module in (forward, backward, forward.norm_cluster, backward.norm_merges, backward.norm_ahead):
+        for name in [f"{kind}_program" for kind in kinds]:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, program.Program(getattr(module, name).name))
     every_kernel.forget(norm.norm)
@@ -291,7 +299,7 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
 
 MUTANT_FORMS = (
     "layer, a block a row", "layer, a long odd row", "batch, channels last", "groups", "batch", "layer", "instance",
-    "layer, many rows",
+    "layer, many rows", "layer, rows in turn",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import nvrtc
 import pytest
 
 from minorm.devices import dtypes
+from minorm.kernels.gpu.plans import norm_ahead
 from minorm.kernels.gpu.plans.norm_plan import LANE_WIDTH, LANES, SPLITS
 from minorm.kernels.gpu.source import expression, source
 
@@ -24,8 +25,10 @@ TYPES = [  # stored, computed, parameters
     (dtypes.float32, dtypes.float64, dtypes.float32),
     (dtypes.bfloat16, dtypes.float64, dtypes.bfloat16),
 ]
-FILES = ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu", "norm_cluster.cu"]
-NEWER = {"norm_cluster.cu": ("sm_90", "sm_100")}  # files that older generations never compile
+FILES = ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu", "norm_cluster.cu", "norm_ahead.cu"]
+NEWER = dict.fromkeys(
+    ("norm_cluster.cu", "norm_ahead.cu"), ("sm_90", "sm_100")
+)  # files that older generations never compile
 PACKS = {"row_forward": 8, "row_backward": 4}  # the most that norm_forward.py and norm_backward.py ask for
 KEPT = 128  # bytes, widened
 
@@ -71,7 +74,12 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
         "norm_cluster.cu": [
             *[("cluster_forward", *three, 2, 2, False, parameters, ending) for ending in (0, 2)],
             ("cluster_forward", *three, 8, 1, True, parameters, 0),
-            *[("cluster_backward", *three, blocks, 1 + relu, not relu, relu) for blocks in (1, 8) for relu in (False, True)],
+            *[("cluster_backward", *three, blocks, 1 + relu, not relu, relu)
+              for blocks in (1, 8) for relu in (False, True)],
+        ],
+        "norm_ahead.cu": [
+            ("row_backward_ahead", *three, packs("row_backward", 2 * more), 1 + relu, relu)
+            for more, relu in ((1, False), (2, True))
         ],
     }  # fmt: skip
     return [expression(*call) for call in calls[file]]
@@ -140,6 +148,32 @@ def test_registers_leave_room_for_a_third_of_a_device(kind: str, packs: int) -> 
     ]
     for found in nvrtc.resources(source("norm_rows.cu"), names, "sm_90"):
         assert (1 << 16) // (32 * found.registers) / 64 >= 0.3
+
+
+@pytest.mark.skipif("sm_90" not in nvrtc.ARCHITECTURES, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize("kind", ["float", "__nv_bfloat16"])
+def test_rows_that_wait_in_shared_memory_leave_registers_to_others(kind: str) -> None:
+    width, packs = (4, 4) if kind == "float" else (8, 2)
+    name = f"row_backward_ahead<{kind}, float, float, int, {width}, {packs}, 1, false>"
+    found = nvrtc.resources(source("norm_ahead.cu"), [name], "sm_90")[0]
+    assert (1 << 16) // found.registers >= norm_ahead.TEAM_THREADS // 132  # threads on each multiprocessor of an H100
+    shared = norm_ahead.STAGES * 2 * packs * 16 * 768 + 12 * (found.shared + 1024)  # of 12 blocks of 64 threads
+    assert shared <= 228 << 10
+
+
+@pytest.mark.skipif(nvrtc.disassembler is None, reason="no NVRTC, or no nvdisasm")
+@pytest.mark.parametrize(
+    ("file", "kernel"),
+    [
+        ("norm_cluster.cu", "cluster_forward<__nv_bfloat16, float, float, int, 8, 2, 2, false, float, 0>"),
+        ("norm_cluster.cu", "cluster_backward<float, float, float, int, 4, 4, 1, true, false>"),
+        ("norm_ahead.cu", "row_backward_ahead<__nv_bfloat16, float, float, int, 8, 2, 1, false>"),
+    ],
+)
+def test_data_goes_to_shared_memory_without_registers(file: str, kernel: str) -> None:
+    assembly = nvrtc.disassembled(source(file), kernel)
+    assert assembly.count("LDGSTS.E.BYPASS.128") >= 1
+    assert "STL" not in assembly
 
 
 def test_what_counts_as_a_use() -> None:

@@ -2,6 +2,7 @@
 the plan.
 
     rows      rows fit into registers: one kernel for dx, and also for ds and db if the parameters' layout allows it
+    ahead     the same for rows of a block with one scale for each column, on devices with much shared memory
     clusters  rows fit into the shared memory of a cluster: one kernel for dx and the sums of runs; 3 passes
     columns   longer rows, one scale for each column: row sums, then dx and the sums of columns together; 5 passes
     runs      scale and bias are constant along a reduced loop: one pass for all sums, then dx; 5 passes
@@ -18,7 +19,7 @@ from typing import Any
 from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.elementwise import relu_grad
-from minorm.kernels.gpu.plans import norm_cluster, norm_merges, norm_plan
+from minorm.kernels.gpu.plans import norm_ahead, norm_cluster, norm_merges, norm_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
 from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, rows_program
 from minorm.kernels.gpu.plans.norm_merges import merge_parts, merge_runs
@@ -59,6 +60,10 @@ def backward(
         clusters = norm_cluster.backward_clusters(nest, storage, compute, aligned, relu, rows is not None)
         if clusters is not None:
             return _clusters(nest, storage, compute, parameter, equation, clusters, of_parameters, relu)
+    if sums == OF_ELEMENTS:
+        ahead = norm_ahead.rows(nest, storage, aligned, packs, THREADS, relu)
+        if ahead is not None:
+            return norm_ahead.backward(nest, storage, compute, parameter, equation, *ahead, relu)
     if rows is not None:
         return _rows(nest, storage, compute, parameter, equation, with_struct(rows), sums, relu)
     if norm_plan.has_runs(nest):

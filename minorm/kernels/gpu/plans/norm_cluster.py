@@ -83,9 +83,7 @@ def backward(
     loops, cut, rule = Struct(clusters.loops), Struct(clusters.cut), scalars(equation)
     entries, second = np.int32(clusters.entries), clusters.index.type(clusters.results)
 
-    def run(
-        dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, masked: Any, of_runs: Any, both: Any
-    ) -> None:
+    def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, masked: Any, of_runs: Any, both: Any) -> None:
         arguments = loops, cut, entries, dy, x, y, stats, s, dx, masked, of_runs, second, both
         launch(x, (*arguments, *rule))
 
@@ -93,8 +91,11 @@ def backward(
 
 
 def _launch(name: str, clusters: cluster_plan.Clusters, *types: Any) -> Any:
-    kernel: Any = cluster_program.kernel(name, *types)
-    grid, block, shared = clusters.grid, clusters.block, clusters.shared
+    return launcher(cluster_program.kernel(name, *types), clusters.grid, clusters.block, clusters.shared)
+
+
+def launcher(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], shared: int) -> Any:
+    """Return launch(x, arguments), which gives each block `shared` bytes of shared memory on the device of x."""
     asked: set[int] = set()  # the devices that know how much shared memory the kernel may take
 
     def launch(x: Array, arguments: tuple[Any, ...]) -> None:
