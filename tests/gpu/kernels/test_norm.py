@@ -222,8 +222,8 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_moments.cu", (0,)),
         ("norm_grads.cu", (0,)),
         ("norm_apply.cu", (0, 1)),
-        ("norm_cluster.cu", ()),
-        ("norm_ahead.cu", ()),
+        ("norm_cluster.cu", (0,)),
+        ("norm_ahead.cu", (0, 1)),
     ):
         for which in range(source(file).count("__syncthreads();")):
             if which not in unused:  # they part sums of which this file has one, or none
@@ -258,7 +258,7 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_cluster.cu", "first_run(rank * cut.runs)", "first_run(0)"),
         ("norm_cluster.cu", "loops.terms - of_rank * cut.part", "cut.part - V * (of_rank == 0)"),
         ("norm_cluster.cu", "GROUPS - 1 - group_of(turn)", "GROUPS - group_of(turn)"),
-        ("norm_cluster.cu", "slot = run * (length / V) + lane", "slot = run * (length / V) + lane / 2"),
+        ("norm_cluster.cu", "slot = run * (length() / V) + lane", "slot = run * (length() / V) + lane / 2"),
         ("norm_cluster.cu", "of_warps[run * warps + warp][n]", "of_warps[run * warps][n]"),
         ("norm_cluster.cu", "part.first_run + run;", "part.first_run;"),
         ("norm_cluster.cu", "rows + row.param] = (C)total_gx", "rows + row.param + 1] = (C)total_gx"),

@@ -72,10 +72,10 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
             ("merge_parts", dtypes.float64, index, 1, dtypes.float64),
         ],
         "norm_cluster.cu": [
-            *[("cluster_forward", *three, 2, 2, False, parameters, ending) for ending in (0, 2)],
-            ("cluster_forward", *three, 8, 1, True, parameters, 0),
-            *[("cluster_backward", *three, blocks, 1 + relu, not relu, relu)
-              for blocks in (1, 8) for relu in (False, True)],
+            ("cluster_forward", *three, 2, 2, False, parameters, 0),
+            ("cluster_forward", *three, 8, 1, True, parameters, 2),
+            ("cluster_backward", *three, 8, 1, True, True),
+            ("cluster_backward", *three, 1, 2, False, False),
         ],
         "norm_ahead.cu": [
             ("row_backward_ahead", *three, packs("row_backward", 2 * more), 1 + relu, relu)

@@ -42,9 +42,9 @@ __device__ inline double of_block(const double& here, int rank) {
 
 template <int BYTES> __device__ inline void copy_async(void* to, const void* from) {
     if (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES));
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES) : "memory");
 }
 __device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 __device__ inline void wait_for_copies(int later) {

@@ -37,13 +37,16 @@ template <bool RUNS, int V, int N, class I> struct Part {
     const Cut<I>& cut;
     const Place<I> row;
     const int lane, team, first_run;
-    const I first;
+    const I first, step;
     const Cursor<N, I> start;
+    int mine;  // packs of the thread in a run
 
     __device__ Part(const Loops<I>& loops, const Cut<I>& cut, Place<I> row, int rank)
         : loops(loops), cut(cut), row(row), lane(RUNS ? threadIdx.x % cut.team : threadIdx.x),
-          team(RUNS ? threadIdx.x / cut.team : 0), first_run(rank * cut.runs), first(rank * cut.part),
-          start(loops, (RUNS ? 0 : first) + lane * V, (I)cut.team * V) {}
+          team(RUNS ? threadIdx.x / cut.team : 0), first_run(rank * cut.runs), first(rank * cut.part), step((I)cut.team * V),
+          start(loops, (RUNS ? 0 : first) + lane * V, step) {
+        mine = lane * V < length() ? (length() - lane * V + step - 1) / step : 0;
+    }
 
     __device__ I terms() const { return min(cut.part, loops.terms - first); }
     __device__ I length() const { return RUNS ? loops.reduced[3].count : terms(); }  // elements of a run
@@ -62,18 +65,19 @@ template <bool RUNS, int V, int N, class I> struct Part {
     // a pack in shared memory.
     template <class Begin, class Use, class End>
     __device__ __forceinline__ void walk(int turns, Begin begin, Use use, End end) const {
-        const I length = this->length();
         Cursor<N, I> cursor = start;
-        I at = lane * V, slot = lane;
+        I slot = lane;
         for (int turn = 0; turn < turns; turn++) {
             const int run = run_of(turn);
             Place<I> from = row;
             if (RUNS) {
                 if (run >= runs()) break;
-                from = place_of(run), cursor.place = start.place, at = lane * V, slot = run * (length / V) + lane;
+                from = place_of(run), cursor.place = start.place, slot = run * (length() / V) + lane;
             }
             begin(turn);
-            for (int e = 0; e < cut.packs && at < length; e++, at += cut.team * V, slot += cut.team) {
+            const int count = RUNS ? mine : min(cut.packs, mine - turn * cut.packs);
+#pragma unroll 2
+            for (int e = 0; e < count; e++, slot += cut.team) {
                 use(slot, Place<I>{from.data + cursor.place.data, from.param + cursor.place.param, 0});
                 cursor.advance();
             }
