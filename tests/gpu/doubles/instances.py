@@ -56,7 +56,7 @@ def most_threads(kernel: str) -> int:
         splits = next(int(word) for word in words if word.isdecimal())
         return norm_plan.merge(1, norm_plan.SERIAL * splits).block[0]
     if name.startswith("cluster_"):
-        return cluster_plan.THREADS[8 if words[1] == "double" else 4]
+        return cluster_plan.THREADS[8 if words[1] == "double" or "long" in words else 4]
     return 512 if name in ("row_forward", "row_backward", "row_backward_ahead", "rows", "cross_entropy") else 256
 
 

@@ -406,6 +406,7 @@ def test_unaligned_memory(norm: bridge.Norm) -> None:
 KEEPING: dict[str, Any] = {
     "in registers": (lambda **o: nn.BatchNorm2d(6, **o), (5, 6, 4, 4)),
     "by chunks": (lambda **o: nn.BatchNorm1d(6, **o), (40, 6)),
+    "in clusters": (lambda **o: nn.BatchNorm2d(6, **o), (5, 6, 4, 16)),
     "many channels": (lambda **o: nn.BatchNorm2d(70, **o), (4, 70, 3, 2)),
     "many columns": (lambda **o: nn.BatchNorm1d(300, **o), (6, 300)),
     "float16": (lambda **o: nn.BatchNorm2d(6, dtype=dtypes.float16, **o), (5, 6, 4, 4)),
@@ -422,8 +423,12 @@ KEEPING: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", KEEPING)
 @pytest.mark.parametrize("update_nonfinite", [False, True])
-def test_batches_that_are_not_finite(name: str, update_nonfinite: bool, norm: bridge.Norm) -> None:
+def test_batches_that_are_not_finite(
+    name: str, update_nonfinite: bool, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on the CPU, and the host is not asked: the first and last channel in turn, finite batches between them."""
+    if name == "in clusters":
+        every_kernel.in_clusters(norm.norm, monkeypatch)
     make, shape = KEEPING[name]
     found = {}
     for device in ("cpu", "cuda"):
@@ -448,6 +453,9 @@ def test_batches_that_are_not_finite(name: str, update_nonfinite: bool, norm: br
     half = name in ("float16", "bfloat16")
     for key, value in found["cpu"].items():
         np.testing.assert_allclose(found["cuda"][key], value, rtol=1e-2 if half else 1e-5, atol=1e-6, err_msg=key)
+    if name == "in clusters":
+        assert any(kernel.startswith("cluster_forward") for kernel in shim.State.ran)
+        every_kernel.forget(norm.norm)
 
 
 def test_a_variance_that_its_type_cannot_hold(norm: bridge.Norm) -> None:

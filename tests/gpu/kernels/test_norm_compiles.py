@@ -78,8 +78,8 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
             ("cluster_backward", *three, 1, 2, False, False),
         ],
         "norm_ahead.cu": [
-            ("row_backward_ahead", *three, packs("row_backward", 2 * more), 1 + relu, relu)
-            for more, relu in ((1, False), (2, True))
+            ("row_backward_ahead", *three, times * packs("row_backward", 2 * (1 + relu)), 1 + warp, bool(relu))
+            for relu in (0, 1) for times in (1, 2)
         ],
     }  # fmt: skip
     return [expression(*call) for call in calls[file]]

@@ -61,7 +61,7 @@ def backward(
         if clusters is not None:
             return _clusters(nest, storage, compute, parameter, equation, clusters, of_parameters, relu)
     if sums == OF_ELEMENTS:
-        ahead = norm_ahead.rows(nest, storage, aligned, packs, THREADS, relu)
+        ahead = norm_ahead.rows(nest, storage, compute, aligned, packs, THREADS, relu)
         if ahead is not None:
             return norm_ahead.backward(nest, storage, compute, parameter, equation, *ahead, relu)
     if rows is not None:

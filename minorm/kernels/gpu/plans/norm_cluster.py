@@ -37,19 +37,21 @@ def available() -> bool:
 def forward_clusters(
     nest: Nest, storage: Type, compute: Type, aligned: bool, residual: bool, in_registers: bool
 ) -> cluster_plan.Clusters | None:
-    most = cluster_plan.THREADS[compute.itemsize]
     if not available():
         return None
-    return cluster_plan.forward(nest, storage.itemsize, aligned, residual, most, in_registers)
+    return cluster_plan.forward(
+        nest, storage.itemsize, aligned, residual, cluster_plan.THREADS[compute.itemsize], in_registers
+    )
 
 
 def backward_clusters(
     nest: Nest, storage: Type, compute: Type, aligned: bool, relu: bool, in_registers: bool
 ) -> cluster_plan.Clusters | None:
-    most = cluster_plan.THREADS[compute.itemsize]
     if not available():
         return None
-    return cluster_plan.backward(nest, storage.itemsize, aligned, relu, most, in_registers)
+    return cluster_plan.backward(
+        nest, storage.itemsize, aligned, relu, cluster_plan.THREADS[compute.itemsize], in_registers
+    )
 
 
 def forward(

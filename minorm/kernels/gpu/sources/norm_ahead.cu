@@ -14,10 +14,12 @@
 #include "loops.cuh"
 
 // The threads of a block that would take all registers: 768 threads with 80 registers, or 512 with 128 registers.
-template <class C, class I, int KEPT> constexpr int LARGEST = KEPT <= 16 && sizeof(C) == 4 && sizeof(I) == 4 ? 768 : 512;
+// The larger number is for up to 16 columns of a thread, and a single reduced loop.
+template <class C, class I, int COLUMNS, int N> constexpr int LARGEST =
+    COLUMNS <= 16 && N == 1 && sizeof(C) == 4 && sizeof(I) == 4 ? 768 : 512;
 
 template <class T, class C, class P, class I, int V, int E, int N, bool RELU>
-__global__ void __launch_bounds__(LARGEST<C, I, E * V>, 1)
+__global__ void __launch_bounds__(LARGEST<C, I, E * V, N>, 1)
     row_backward_ahead(Loops<I> loops, const T* __restrict__ dy, const T* __restrict__ x, const T* __restrict__ y,
                        const double* __restrict__ stats, const P* __restrict__ s, T* __restrict__ dx,
                        T* __restrict__ masked, C* __restrict__ param_sums, double eps, bool centered, bool guard) {
