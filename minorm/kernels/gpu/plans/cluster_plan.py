@@ -62,8 +62,10 @@ def backward(nest: Nest, itemsize: int, aligned: bool, relu: bool, most: int, in
     varying = tuple(loop for loop in loops.reduced if loop.param)
     if loops.terms * itemsize * (1 if in_registers else arrays) < least:
         return None
-    if varying and (len(loops.reduced) != 2 or loops.reduced[:1] != varying or loops.reduced[1].data != 1):
-        return None
+    if varying:
+        loop = loops.reduced[-1]
+        if len(loops.reduced) != 2 or loop.param or loop.data != 1:
+            return None
     outer = [*loops.kept, *varying]
     if outer != norm_plan.in_memory_order(outer):
         return None  # norm_plan.runs would number them otherwise
