@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -174,6 +175,19 @@ def test_data_goes_to_shared_memory_without_registers(file: str, kernel: str) ->
     assembly = nvrtc.disassembled(source(file), kernel)
     assert assembly.count("LDGSTS.E.BYPASS.128") >= 1
     assert "STL" not in assembly
+
+
+@pytest.mark.skipif("sm_90" not in nvrtc.ARCHITECTURES, reason="no NVRTC, or no headers for it")
+def test_a_plain_launch_starts_clusters() -> None:
+    """CuPy's launches name no clusters: their size is part of the compiled kernel."""
+    name = "cluster_backward<float, float, float, int, 4, 8, 1, true, false>"
+    program = nvrtc._compiled(source("norm_cluster.cu"), [name], "compute_90")
+    found = nvrtc.nvrtc.getPTX(program)
+    text = found.decode() if isinstance(found, bytes) else found
+    assert re.search(r"\.explicitcluster", text)
+    assert re.search(r"\.reqnctapercluster 8", text)
+    assert text.count("barrier.cluster.arrive.release;") == 2
+    assert text.count("barrier.cluster.wait.acquire;") == 2
 
 
 def test_what_counts_as_a_use() -> None:
