@@ -12,7 +12,7 @@ import nvrtc
 import pytest
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans import norm_ahead
+from minorm.kernels.gpu.plans import ahead_plan
 from minorm.kernels.gpu.plans.norm_plan import LANE_WIDTH, LANES, SPLITS
 from minorm.kernels.gpu.source import expression, source
 
@@ -157,8 +157,8 @@ def test_rows_that_wait_in_shared_memory_leave_registers_to_others(kind: str) ->
     width, packs = (4, 4) if kind == "float" else (8, 2)
     name = f"row_backward_ahead<{kind}, float, float, int, {width}, {packs}, 1, false>"
     found = nvrtc.resources(source("norm_ahead.cu"), [name], "sm_90")[0]
-    assert (1 << 16) // found.registers >= norm_ahead.TEAM_THREADS // 132  # threads on each multiprocessor of an H100
-    shared = norm_ahead.STAGES * 2 * packs * 16 * 768 + 12 * (found.shared + 1024)  # of 12 blocks of 64 threads
+    assert (1 << 16) // found.registers >= ahead_plan.TEAM_THREADS // 132  # threads on each multiprocessor of an H100
+    shared = ahead_plan.STAGES * 2 * packs * 16 * 768 + 12 * (found.shared + 1024)  # of 12 blocks of 64 threads
     assert shared <= 228 << 10
 
 
