@@ -114,9 +114,8 @@ int stuck() {
     return -1;
 }
 
-int run_block(int threads) {
+void begin_block(int threads) {
     fibers.assign(threads, Fiber());
-    std::vector<int> order;
     for (int t = 0; t < threads; t++) {
         getcontext(&fibers[t].context);
         fibers[t].context.uc_stack.ss_sp = stacks + t * stack_bytes;
@@ -125,6 +124,11 @@ int run_block(int threads) {
         fibers[t].state = READY;
         makecontext(&fibers[t].context, enter, 0);
     }
+}
+
+// Runs the threads until all have ended or all wait for other blocks, which a negative line tells.
+int continue_block(int threads) {
+    std::vector<int> order;
     int ahead = -1, warps = (threads + 31) / 32;  // mostly one warp runs as far ahead as it can, then another
     for (;;) {
         order.clear();
@@ -152,6 +156,7 @@ int run_block(int threads) {
             released = true;
         }
         if (!released && together(0, threads, BLOCK)) {
+            if (fibers[0].line < 0) return 0;
             for (Fiber& fiber : fibers) fiber.state = READY;
             barriers++;
             released = true;
@@ -173,7 +178,8 @@ int run_blocks(dim3 grid, int threads, unsigned seed, void (*call)(void*), void*
     for (int b : order) {
         block_index = b;
         blockIdx.x = b % grid.x; blockIdx.y = b / grid.x % grid.y; blockIdx.z = b / grid.x / grid.y;
-        if ((result = run_block(threads)) < 0) break;
+        begin_block(threads);
+        if ((result = continue_block(threads)) < 0) break;
     }
     free(stacks);
     return result < 0 ? -1 : barriers;

@@ -96,6 +96,8 @@ def test_numbers_of_cublas_are_cupys(real: Any) -> None:
 
     assert callable(device.get_cublas_handle)
     assert hasattr(real.cuda.Device, "compute_capability")
+    assert hasattr(real.cuda.Device, "attributes")
+    assert "Can be set" in real.RawKernel.max_dynamic_shared_size_bytes.__doc__
 
 
 def test_cublas_refuses_types_and_steps(cuda: Any) -> None:

@@ -39,8 +39,10 @@ def device() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
-@pytest.mark.parametrize("way", ["in registers", "by chunks"])
+@pytest.mark.parametrize("way", ["in registers", "by chunks", "in clusters"])
 def test_every_kernel(dtype: Any, way: str, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "in clusters":
+        every_kernel.in_clusters(device, monkeypatch)
     if way == "by chunks":
         every_kernel.by_chunks(device, monkeypatch)
     every_kernel.compare(dtype, way)

@@ -1,7 +1,8 @@
 """Chooses the parameters of launches: the number of blocks and threads, the width of an access, and the index type.
 
-All of these are computed from sizes only, not from properties of the device. So the order of every sum, and every bit,
-is the same on all devices.
+All of these are computed from sizes only, not from properties of the device. One property counts elsewhere: some plans
+exist only for devices with clusters (plans/norm_cluster.py). So the order of every sum, and every bit, is the same on
+all devices with clusters, and the same on all devices without.
 """
 
 from __future__ import annotations

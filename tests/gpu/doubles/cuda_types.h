@@ -61,10 +61,14 @@ template <class... A, size_t... I>
 void invoke(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
     kernel(*(typename std::remove_cv<A>::type*)arguments[I]...);
 }
+extern "C" __attribute__((visibility("hidden"))) char __bss_start[], _end[];  // around the __shared__ variables
 template <class... A>
-int launch(void (*kernel)(A...), unsigned* grid, int threads, unsigned seed, void** arguments) {
+int launch(void (*kernel)(A...), unsigned* grid, int threads, unsigned seed, void** arguments, int blocks, int dynamic) {
     auto call = [=] { invoke(kernel, arguments, std::index_sequence_for<A...>()); };
-    return run(dim3(grid[0], grid[1], grid[2]), threads, seed, call);
+    const dim3 size(grid[0], grid[1], grid[2]);
+    if (blocks == 0) return run(size, threads, seed, call);
+    const auto run_one = [](void* k) { (*static_cast<decltype(call)*>(k))(); };
+    return run_clusters(size, threads, seed, run_one, &call, blocks, dynamic, __bss_start, _end);
 }
 template <class... A>
 int sizes(void (*)(A...), int* out) {

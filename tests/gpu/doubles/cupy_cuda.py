@@ -96,6 +96,7 @@ class Device:
         self._before: list[int] = []
 
     compute_capability = "90"
+    attributes: ClassVar = {"MaxSharedMemoryPerBlockOptin": 227 << 10}
 
     def use(self) -> None:
         assert 0 <= self.id < self.COUNT

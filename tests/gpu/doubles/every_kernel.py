@@ -56,7 +56,7 @@ def both(function: Callable[..., mn.Tensor], *inputs: mn.Tensor) -> Call:
 
 
 def norms(numbers: Numbers) -> Iterator[tuple[str, Call]]:
-    for shape in ((1, 1), (5, 33), (9, 64)):
+    for shape in ((1, 1), (5, 33), (9, 64), (9, 600)):
         n = shape[1]
         inputs = numbers(*shape), numbers(n), numbers(n)
         yield f"layer_norm {shape}", both(lambda x, s, b, n=n: F.layer_norm(x, (n,), s, b, 0.1), *inputs)
@@ -213,6 +213,15 @@ def by_chunks(norm: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(norm.norm_backward, "PACKS", 0)
     monkeypatch.setattr(norm.norm_forward.norm_plan, "BATCH", 1)
     monkeypatch.setattr(norm.norm_forward.norm_plan, "SERIAL", 1)
+    monkeypatch.setattr(norm.norm_forward.norm_cluster.cluster_plan, "FULL", 1 << 60)
+    forget(norm)
+
+
+def in_clusters(norm: Any, monkeypatch: Any, few: int = 500) -> None:
+    """Keep every row in the shared memory of a cluster, if its nest allows it; `few` bytes or less in each block."""
+    plan = norm.norm_forward.norm_cluster.cluster_plan
+    for name, value in {"FULL": 1, "LONG": 0, "SHORT": 0, "FEW": few}.items():
+        monkeypatch.setattr(plan, name, value)
     forget(norm)
 
 

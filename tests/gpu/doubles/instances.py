@@ -12,7 +12,7 @@ import pytest
 import shim
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans import norm_plan
+from minorm.kernels.gpu.plans import cluster_plan, norm_plan
 from minorm.kernels.gpu.source import C_NAMES, expression, options, source
 
 FLOATS = [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64]
@@ -21,7 +21,7 @@ EPS = {dtypes.float16: 2.0**-10, dtypes.bfloat16: 2.0**-7, dtypes.float32: 2.0**
 
 def declared(file: str) -> dict[str, list[str]]:
     """The kernels of a .cu file, with the names of their template parameters."""
-    found = re.findall(r"template <([^()]+)>\s*__global__ void (?:__launch_bounds__\(.*?\)\s+)?(\w+)\(", source(file))
+    found = re.findall(r"template <([^()]+)>\s*__global__ void (?:__\w+__\(.*?\)\s+)*(\w+)\(", source(file))
     assert len(found) == source(file).count("__global__")
     return {name: [word.split()[-1] for word in parameters.split(",")] for parameters, name in found}
 
@@ -56,7 +56,9 @@ def most_threads(kernel: str) -> int:
     if name.startswith("merge_"):
         splits = next(int(word) for word in words if word.isdecimal())
         return norm_plan.merge(1, norm_plan.SERIAL * splits).block[0]
-    return 512 if name in ("row_forward", "row_backward", "rows", "cross_entropy_grad") else 256
+    if name.startswith("cluster_"):
+        return cluster_plan.THREADS[8 if words[1] == "double" or "long" in words else 4]
+    return 512 if name in ("row_forward", "row_backward", "row_backward_ahead", "rows", "cross_entropy_grad") else 256
 
 
 def compiled(program: Any, keys: Iterable[tuple[Any, ...]]) -> None:
@@ -85,7 +87,7 @@ def compiled_for(run: Callable[[], object], forget: Callable[[], None]) -> None:
 
     def note(program: Any, key: tuple[Any, ...]) -> Any:
         keys.setdefault(program, []).append(key)
-        return lambda *_: None
+        return lambda *_, **__: None
 
     forget()
     forget_launches()

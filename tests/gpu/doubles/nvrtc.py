@@ -102,13 +102,18 @@ def loads_in_flight(code: str, name: str) -> int:
 
     Read from the machine code, by nvdisasm: the order of PTX is not the one in which a device loads.
     """
+    return most_in_flight(disassembled(code, name))
+
+
+def disassembled(code: str, name: str) -> str:
+    """The machine code of a kernel for sm_90, as text."""
     program = _compiled(code, [name], "sm_90")
     try:
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(nvrtc.getCUBIN(program) + b"\0")  # CuPy cuts off the last byte, as of a text
             file.flush()
             found = subprocess.run([disassembler, "-c", file.name], capture_output=True, text=True, check=True)
-        return most_in_flight(found.stdout)
+        return found.stdout
     finally:
         nvrtc.destroyProgram(program)
 

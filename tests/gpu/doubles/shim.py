@@ -30,11 +30,13 @@ import minorm.labs
 from minorm.kernels.gpu.source import AS_WRITTEN
 
 FIBERS = Path(minorm.labs.__file__).with_name("cuda_shim.h")
+CLUSTERS = Path(__file__).with_name("cuda_clusters.h")
 TYPES = Path(__file__).with_name("cuda_types.h")
 SHELF = Path(__file__).parents[3] / ".pytest_cache" / "shim"  # compiled kernels, so that a second run need not wait
 KEPT = 7 * 24 * 3600  # seconds after their last use
 WALL = 256  # bytes on both sides of an array
-FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-fno-strict-aliasing")
+SHARED, MOST_SHARED = 48 << 10, 227 << 10  # bytes of a block: without asking, and at most, on compute capability 9.0
+FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-fno-strict-aliasing", "-fno-gnu-unique")
 APART = ("-ffp-contract=off",)  # each product is rounded before it is added: NVRTC's --fmad=false
 FUSED = (
     "-mfma",
@@ -75,23 +77,31 @@ class Module:
         self.names = list(name_expressions)
         fused = AS_WRITTEN not in options and fuses()
         self.library = _compiled(_text(code, self.names), FUSED if fused else APART)
+        self.clusters = [_cluster(code, name) for name in self.names]
 
     def get_function(self, name: str) -> Function:
-        return Function(name, self.library, self.names.index(name))
+        index = self.names.index(name)
+        return Function(name, self.library, index, self.clusters[index])
 
 
 class Function:
     """One kernel; called as cupy.RawKernel is."""
 
-    def __init__(self, name: str, library: ctypes.CDLL, index: int) -> None:
-        self.name, self.library = name, library
+    def __init__(self, name: str, library: ctypes.CDLL, index: int, cluster: int) -> None:
+        self.name, self.library, self.cluster = name, library, cluster
+        self.most_shared: dict[int, int] = {}  # by device
         self.run = getattr(library, f"launch_{index}")
         sizes = (ctypes.c_int * 64)()
         self.sizes = list(sizes[: getattr(library, f"sizes_{index}")(sizes)])
 
     def __call__(self, grid: Any, block: Any, args: tuple[Any, ...], *, shared_mem: int = 0) -> None:
-        if shared_mem:
-            raise KernelError(f"{self.name}: {shared_mem} bytes of dynamic shared memory; the shim has none")
+        if shared_mem > self.max_dynamic_shared_size_bytes:
+            most = f"max_dynamic_shared_size_bytes is {self.max_dynamic_shared_size_bytes}"
+            raise KernelError(f"{self.name}: CUDA_ERROR_INVALID_VALUE: {shared_mem} bytes of shared memory; {most}")
+        if grid[0] % max(1, self.cluster):
+            raise KernelError(
+                f"{self.name}: CUDA_ERROR_INVALID_CLUSTER_SIZE: {grid[0]} blocks, clusters of {self.cluster}"
+            )
         if len(args) != len(self.sizes):
             raise KernelError(f"{self.name} has {len(self.sizes)} parameters; got {len(args)} arguments")
         if (len(block) > 1 and max(block[1:]) > 1) or not 0 < block[0] <= 1024 or min(grid) < 1:
@@ -104,10 +114,46 @@ class Function:
         if self.name.startswith(("move<", "turn<")):
             cupy_orders.note(*[getattr(array, "memory", array) for array in args[:-3:-1]])
         State.ran[self.name] = max(block[0], State.ran.get(self.name, 0))
-        if self.run(grid, ctypes.c_int(block[0]), ctypes.c_uint(State.seed), pointers) < 0:
+        cluster = max(self.cluster, 1 if shared_mem else 0)  # 0: a kernel without dynamic memory
+        how = (
+            ctypes.c_int(block[0]),
+            ctypes.c_uint(State.seed),
+            pointers,
+            ctypes.c_int(cluster),
+            ctypes.c_int(shared_mem),
+        )
+        if self.run(grid, *how) < 0:
             raise KernelError(f"{self.name}: {_fibers().shim_message().decode()}")
         for array, room in rooms.values():
             _bring_back(self.name, array, room)
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        """What a launch on the current device may ask for."""
+        return self.most_shared.get(_device(), SHARED)
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, size: int) -> None:
+        if size > MOST_SHARED:
+            raise KernelError(f"{self.name}: CUDA_ERROR_INVALID_VALUE: {size} bytes of shared memory")
+        self.most_shared[_device()] = size
+
+
+def _device() -> int:
+    from cupy_cuda import Current
+
+    return Current.index
+
+
+def _cluster(code: str, name: str) -> int:
+    """The blocks of a cluster of this kernel, from its __cluster_dims__; 0 if it has no clusters."""
+    kernel, _, arguments = name.rstrip(">").partition("<")
+    head = re.search(rf"template <([^()]+)>\s*__global__ void ([^;{{]*?)\b{kernel}\(", code)
+    found = head and re.search(r"__cluster_dims__\((\w+), 1, 1\)", head[2])
+    if not head or not found:
+        return 0
+    place = [parameter.split()[-1] for parameter in head[1].split(",")].index(found[1])
+    return int(arguments.split(",")[place])
 
 
 def _cell(name: str, arg: Any, size: int, rooms: dict[int, Any]) -> Any:
@@ -156,8 +202,8 @@ def _bring_back(name: str, array: np.ndarray, room: np.ndarray) -> None:
 def _text(code: str, names: list[str]) -> str:
     code = re.sub(r"^#include <[^\n]*$", "", code, flags=re.MULTILINE)
     launchers = [
-        f'extern "C" int launch_{i}(unsigned* grid, int threads, unsigned seed, void** arguments) '
-        f"{{ return shim::launch({name}, grid, threads, seed, arguments); }}\n"
+        f'extern "C" int launch_{i}(unsigned* grid, int threads, unsigned seed, void** arguments, int blocks, int more)'
+        f" {{ return shim::launch({name}, grid, threads, seed, arguments, blocks, more); }}\n"
         f'extern "C" int sizes_{i}(int* out) {{ return shim::sizes({name}, out); }}'
         for i, name in enumerate(names)
     ]
@@ -172,7 +218,9 @@ def _folder(flags: tuple[str, ...]) -> Path:
     """Where sources are compiled with these flags; what all of them begin with has been compiled already."""
     _kept.append(tempfile.TemporaryDirectory(prefix="shim"))
     folder = Path(_kept[-1].name)
-    (folder / "base.h").write_text("#define SHIM_APART\n" + FIBERS.read_text() + TYPES.read_text())
+    (folder / "base.h").write_text(
+        "#define SHIM_APART\n" + FIBERS.read_text() + CLUSTERS.read_text() + TYPES.read_text()
+    )
     command = ["g++", *FLAGS, *flags, "-x", "c++-header", folder / "base.h", "-o", folder / "base.h.gch"]
     subprocess.run(command, check=True)
     return folder
@@ -190,13 +238,13 @@ def _shelf() -> tuple[Path, str]:
         shelf = SHELF
     except OSError:  # a read-only checkout
         shelf = _folder(APART)
-    return shelf, "\n".join([version, *FLAGS, FIBERS.read_text(), TYPES.read_text()])
+    return shelf, "\n".join([version, *FLAGS, *[file.read_text() for file in (FIBERS, CLUSTERS, TYPES)]])
 
 
 @functools.cache
 def _fibers() -> ctypes.CDLL:
     """Load the library that runs the threads; kernels find it and the C++ library among the process's global names."""
-    library = ctypes.CDLL(str(_on_shelf(FIBERS.read_text(), APART)), mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(str(_on_shelf(FIBERS.read_text() + CLUSTERS.read_text(), APART)), mode=ctypes.RTLD_GLOBAL)
     library.shim_message.restype = ctypes.c_char_p
     return library
 

@@ -27,7 +27,9 @@ def norm(cuda: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
 def test_every_kernel_runs_in_every_type(dtype: Any, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shim.State.ran.clear()
-    for way in ("in registers", "by chunks"):
+    for way in ("in registers", "in clusters", "by chunks"):
+        if way == "in clusters":
+            every_kernel.in_clusters(norm, monkeypatch)
         if way == "by chunks":
             every_kernel.by_chunks(norm, monkeypatch)
         calls = every_kernel.calls(dtype, "cuda:0")

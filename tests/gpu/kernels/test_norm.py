@@ -48,6 +48,7 @@ FORMS = {  # shape, axes, groups, axes of the parameters, memory order
     "layer, many rows": ((130, 12), (1,), 1, (1,), (0, 1)),
     "layer, a block a row": ((2, 2600), (1,), 1, (1,), (0, 1)),
     "layer, a long odd row": ((2, 2603), (1,), 1, (1,), (0, 1)),
+    "layer, rows in turn": ((19, 1300), (1,), 1, (1,), (0, 1)),
     "no parameters": ((4, 200), (1,), 1, (), (0, 1)),
     "one element": ((1, 1), (1,), 1, (1,), (0, 1)),
 }
@@ -70,11 +71,13 @@ def norm() -> Iterator[bridge.Norm]:
         shim.State.seed = 0
 
 
-@pytest.fixture(params=["in registers", "by chunks"])
+@pytest.fixture(params=["in registers", "by chunks", "in clusters"])
 def way(request: pytest.FixtureRequest, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Keep rows in registers, if they fit; or cut all rows into as many chunks as possible."""
+    """Keep rows in registers, if they fit; or cut all rows into as many chunks as possible; or give each a cluster."""
     if request.param == "by chunks":
         every_kernel.by_chunks(norm.norm, monkeypatch)
+    if request.param == "in clusters":
+        every_kernel.in_clusters(norm.norm, monkeypatch)
     yield request.param
     every_kernel.forget(norm.norm)
 
@@ -225,6 +228,8 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_grads.cu", (0, 5, 7, 8)),
         ("norm_apply.cu", (0, 1)),
         ("norm_short.cu", (0, 1)),
+        ("norm_cluster.cu", (0,)),
+        ("norm_ahead.cu", (0, 1)),
     ):
         for which in range(source(file).count("__syncthreads();")):
             if which not in unused:  # they part sums of which this file has one, or none
@@ -250,8 +255,27 @@ def mutants() -> Iterator[tuple[str, str, str, int]]:
         ("norm_apply.cu", "found = hold<P, V>(s, at)", "found = hold<P, V>(s, I(0))"),
         ("norm_grads.cu", "int first = at.split; first < parts", "int first = at.split + 1; first < parts"),
         ("norm_grads.cu", "partial[second + from.data", "partial[second + 1 + from.data"),
+        ("norm_ahead.cu", "wait_for_copies(1)", "wait_for_copies(2)"),
+        ("norm_ahead.cu", "copy(row + blocks, 1 - stage)", "copy(row, 1 - stage)"),
+        ("norm_ahead.cu", "of_warps[stage][threadIdx.x / 32]", "of_warps[stage][0]"),
+        ("norm_ahead.cu", "begin + i / V * step", "begin + i / V"),
+        ("norm_ahead.cu", "(blocks + blockIdx.x) * columns", "(blocks + blockIdx.x) * columns + 1"),
+        ("norm_cluster.cu", "cluster_arrive();\n        cluster_wait();", ""),
+        ("norm_cluster.cu", "if (BLOCKS > 1) cluster_wait();", ""),
+        ("norm_cluster.cu", "of_block(own[n], rank)", "of_block(own[n], (rank + 1) % BLOCKS)"),
+        ("norm_cluster.cu", "const int rank = cluster_rank()", "const int rank = 0"),
+        ("norm_cluster.cu", "first(rank * cut.part)", "first(rank * cut.part + V)"),
+        ("norm_cluster.cu", "first_run(rank * cut.runs)", "first_run(0)"),
+        ("norm_cluster.cu", "loops.terms - of_rank * cut.part", "cut.part - V * (of_rank == 0)"),
+        ("norm_cluster.cu", "GROUPS - 1 - group_of(turn)", "GROUPS - group_of(turn)"),
+        ("norm_cluster.cu", "slot = run * (length() / V) + lane", "slot = run * (length() / V) + lane / 2"),
+        ("norm_cluster.cu", "of_warps[run * warps + warp][n]", "of_warps[run * warps][n]"),
+        ("norm_cluster.cu", "part.first_run + run;", "part.first_run;"),
+        ("norm_cluster.cu", "rows + row.param] = (C)total_gx", "rows + row.param + 1] = (C)total_gx"),
+        ("norm_cluster.cu", "weight = widen<double>(s[place.param])", "weight = widen<double>(s[row.param])"),
     ):
-        yield file, right, wrong, 0
+        for which in range(source(file).count(right) if file == "norm_cluster.cu" else 1):
+            yield file, right, wrong, which
 
 
 @pytest.mark.parametrize(("file", "text", "broken", "which"), list(mutants()))
@@ -264,14 +288,18 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
     assert which < len(parts) - 1
     mutated = text.join(parts[: which + 1]) + broken + text.join(parts[which + 1 :])
     monkeypatch.setattr(program, "source", lambda name: mutated if name == file else source(name))
-    if file != "norm_rows.cu":
+    if file == "norm_cluster.cu":
+        every_kernel.in_clusters(norm.norm, monkeypatch)
+    elif file not in ("norm_rows.cu", "norm_ahead.cu"):
         every_kernel.by_chunks(norm.norm, monkeypatch)
     if file in ("norm_moments.cu", "norm_grads.cu"):
         read_twice(norm, monkeypatch)
     if file == "norm_apply.cu":  # so that a block has more rows than wait in its shared memory
         monkeypatch.setattr(norm.norm.norm_forward.norm_plan, "FEW", 1)
-    for module in (norm.norm.norm_forward, norm.norm.norm_backward):
-        for name in ("rows_program", "moments_program", "apply_program", "grads_program", "short_program"):
+    forward, backward = norm.norm.norm_forward, norm.norm.norm_backward
+    kinds = ("rows", "moments", "apply", "grads", "cluster", "ahead", "short")
+    for module in (forward, backward, forward.norm_cluster, backward.norm_merges, backward.norm_ahead):
+        for name in [f"{kind}_program" for kind in kinds]:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, program.Program(getattr(module, name).name))
     every_kernel.forget(norm.norm)
@@ -316,8 +344,7 @@ def test_lanes_that_are_read_twice_in_one_launch(
 
 MUTANT_FORMS = (
     "layer, a block a row", "layer, a long odd row", "batch, channels last", "groups", "batch", "layer", "instance",
-    "layer, many rows", "long odd groups", "odd instances",
-    "many groups, channels last",
+    "layer, many rows", "long odd groups", "odd instances", "many groups, channels last", "layer, rows in turn",
 )  # fmt: skip
 
 
@@ -424,6 +451,7 @@ def test_unaligned_memory(norm: bridge.Norm) -> None:
 KEEPING: dict[str, Any] = {
     "in registers": (lambda **o: nn.BatchNorm2d(6, **o), (5, 6, 4, 4)),
     "by chunks": (lambda **o: nn.BatchNorm1d(6, **o), (40, 6)),
+    "in clusters": (lambda **o: nn.BatchNorm2d(6, **o), (5, 6, 4, 16)),
     "many channels": (lambda **o: nn.BatchNorm2d(70, **o), (4, 70, 3, 2)),
     "many columns": (lambda **o: nn.BatchNorm1d(300, **o), (6, 300)),
     "float16": (lambda **o: nn.BatchNorm2d(6, dtype=dtypes.float16, **o), (5, 6, 4, 4)),
@@ -440,8 +468,12 @@ KEEPING: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", KEEPING)
 @pytest.mark.parametrize("update_nonfinite", [False, True])
-def test_batches_that_are_not_finite(name: str, update_nonfinite: bool, norm: bridge.Norm) -> None:
+def test_batches_that_are_not_finite(
+    name: str, update_nonfinite: bool, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on the CPU, and the host is not asked: the first and last channel in turn, finite batches between them."""
+    if name == "in clusters":
+        every_kernel.in_clusters(norm.norm, monkeypatch)
     make, shape = KEEPING[name]
     found = {}
     for device in ("cpu", "cuda"):
@@ -466,6 +498,9 @@ def test_batches_that_are_not_finite(name: str, update_nonfinite: bool, norm: br
     half = name in ("float16", "bfloat16")
     for key, value in found["cpu"].items():
         np.testing.assert_allclose(found["cuda"][key], value, rtol=1e-2 if half else 1e-5, atol=1e-6, err_msg=key)
+    if name == "in clusters":
+        assert any(kernel.startswith("cluster_forward") for kernel in shim.State.ran)
+        every_kernel.forget(norm.norm)
 
 
 def test_a_variance_that_its_type_cannot_hold(norm: bridge.Norm) -> None:

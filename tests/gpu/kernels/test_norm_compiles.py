@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -11,6 +12,7 @@ import nvrtc
 import pytest
 
 from minorm.devices import dtypes
+from minorm.kernels.gpu.plans import ahead_plan
 from minorm.kernels.gpu.plans.norm_plan import LANE_BYTES, LANES, SPLITS
 from minorm.kernels.gpu.source import expression, source
 
@@ -24,7 +26,10 @@ TYPES = [  # stored, computed, parameters
     (dtypes.float32, dtypes.float64, dtypes.float32),
     (dtypes.bfloat16, dtypes.float64, dtypes.bfloat16),
 ]
-FILES = ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu", "norm_short.cu"]
+FILES = [f"norm_{name}.cu" for name in ("rows", "moments", "apply", "grads", "short", "cluster", "ahead")]
+NEWER = dict.fromkeys(
+    ("norm_cluster.cu", "norm_ahead.cu"), ("sm_90", "sm_100")
+)  # files that older generations never compile
 PACKS = {"row_forward": 8, "row_backward": 4}  # the most that norm_forward.py and norm_backward.py ask for
 KEPT = 128  # bytes, widened
 
@@ -73,6 +78,16 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
             ("merge_parts", computed, index, SPLITS[-1], computed),
             ("merge_parts", dtypes.float64, index, 1, dtypes.float64),
         ],
+        "norm_cluster.cu": [
+            ("cluster_forward", *three, 2, 2, False, parameters, 0),
+            ("cluster_forward", *three, 8, 1, True, parameters, 2),
+            ("cluster_backward", *three, 8, 1, True, True),
+            ("cluster_backward", *three, 1, 2, False, False),
+        ],
+        "norm_ahead.cu": [
+            ("row_backward_ahead", *three, times * packs("row_backward", 2 * (1 + relu)), 1 + warp, bool(relu))
+            for relu in (0, 1) for times in (1, 2)
+        ],
     }  # fmt: skip
     return [expression(*call) for call in calls[file]]
 
@@ -89,8 +104,10 @@ def all_of(file: str, architecture: str) -> Iterator[str]:
 
 
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "file"),
+    [(name, file) for name in nvrtc.ARCHITECTURES for file in FILES if name in NEWER.get(file, nvrtc.ARCHITECTURES)],
+)
 def test_no_kernel_spills(architecture: str, file: str) -> None:
     names = list(dict.fromkeys(all_of(file, architecture)))
     assert instances.left_out(file, names) == set()
@@ -144,6 +161,45 @@ def test_registers_leave_room_for_a_third_of_a_device(kind: str, packs: int) -> 
     ]
     for found in nvrtc.resources(source("norm_rows.cu"), names, "sm_90"):
         assert (1 << 16) // (32 * found.registers) / 64 >= 0.3
+
+
+@pytest.mark.skipif("sm_90" not in nvrtc.ARCHITECTURES, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize("kind", ["float", "__nv_bfloat16"])
+def test_rows_that_wait_in_shared_memory_leave_registers_to_others(kind: str) -> None:
+    width, packs = (4, 4) if kind == "float" else (8, 2)
+    name = f"row_backward_ahead<{kind}, float, float, int, {width}, {packs}, 1, false>"
+    found = nvrtc.resources(source("norm_ahead.cu"), [name], "sm_90")[0]
+    assert (1 << 16) // found.registers >= ahead_plan.TEAM_THREADS // 132  # threads on each multiprocessor of an H100
+    shared = ahead_plan.STAGES * 2 * packs * 16 * 768 + 12 * (found.shared + 1024)  # of 12 blocks of 64 threads
+    assert shared <= 228 << 10
+
+
+@pytest.mark.skipif(nvrtc.disassembler is None, reason="no NVRTC, or no nvdisasm")
+@pytest.mark.parametrize(
+    ("file", "kernel"),
+    [
+        ("norm_cluster.cu", "cluster_forward<__nv_bfloat16, float, float, int, 8, 2, 2, false, float, 0>"),
+        ("norm_cluster.cu", "cluster_backward<float, float, float, int, 4, 4, 1, true, false>"),
+        ("norm_ahead.cu", "row_backward_ahead<__nv_bfloat16, float, float, int, 8, 2, 1, false>"),
+    ],
+)
+def test_data_goes_to_shared_memory_without_registers(file: str, kernel: str) -> None:
+    assembly = nvrtc.disassembled(source(file), kernel)
+    assert assembly.count("LDGSTS.E.BYPASS.128") >= 1
+    assert "STL" not in assembly
+
+
+@pytest.mark.skipif("sm_90" not in nvrtc.ARCHITECTURES, reason="no NVRTC, or no headers for it")
+def test_a_plain_launch_starts_clusters() -> None:
+    """CuPy's launches name no clusters: their size is part of the compiled kernel."""
+    name = "cluster_backward<float, float, float, int, 4, 8, 1, true, false>"
+    program = nvrtc._compiled(source("norm_cluster.cu"), [name], "compute_90")
+    found = nvrtc.nvrtc.getPTX(program)
+    text = found.decode() if isinstance(found, bytes) else found
+    assert re.search(r"\.explicitcluster", text)
+    assert re.search(r"\.reqnctapercluster 8", text)
+    assert text.count("barrier.cluster.arrive.release;") == 2
+    assert text.count("barrier.cluster.wait.acquire;") == 2
 
 
 def test_what_counts_as_a_use() -> None:

@@ -32,7 +32,7 @@ def norm(request: pytest.FixtureRequest) -> Iterator[bridge.Norm]:
         every_kernel.forget(norm.norm)
 
 
-WAYS = ("in registers", "by chunks")
+WAYS = ("in registers", "by chunks", "in clusters")
 prepared: list[bool] = []  # are the kernels compiled?
 
 
@@ -41,6 +41,8 @@ def everything(norm: bridge.Norm, way: str) -> None:
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         if way == "by chunks":
             every_kernel.by_chunks(norm.norm, patch)
+        if way == "in clusters":
+            every_kernel.in_clusters(norm.norm, patch)
         for form, types in CASES:
             list(Ended(form, types).pairs(norm))
 
@@ -88,13 +90,15 @@ def test_it_is_what_the_operations_are_one_by_one(
 ) -> None:
     if way == "by chunks":
         every_kernel.by_chunks(norm.norm, monkeypatch)
+    if way == "in clusters":
+        every_kernel.in_clusters(norm.norm, monkeypatch)
     for name, found, expected in Ended(form, types).pairs(norm):
         if expected is None:
             assert found is None
             continue
         assert found.dtype == expected.dtype
         # To the bit; but where y or a residual takes registers, rows are cut otherwise, and sums have another order.
-        cut = way == "in registers" and name in ("statistics beside a residual", "dx", "ds", "db")
+        cut = way != "by chunks" and name in ("statistics beside a residual", "dx", "ds", "db")
         error = 2 * instances.EPS[found.dtype] if cut else 0.0
         one, other = found.astype(np.float64), expected.astype(np.float64)
         np.testing.assert_allclose(one, other, rtol=error, atol=error * np.nanmax(abs(other)), err_msg=name)

@@ -4,6 +4,8 @@ the plan.
     short     short rows that do not begin at multiples of 16 bytes: one kernel for dx and the sums of runs; 3 passes
     rows      rows fit into registers: one kernel for dx, and also for ds and db if the parameters' layout allows it
     relay     rows lie within tiles of lanes: one kernel reads each tile twice, once from the cache; 3 passes
+    ahead     the same for rows of a block with one scale for each column, on devices with much shared memory
+    clusters  rows fit into the shared memory of a cluster: one kernel for dx and the sums of runs; 3 passes
     columns   longer rows, one scale for each column: row sums, then dx and the sums of columns together; 5 passes
     runs      scale and bias are constant along a reduced loop: one pass for all sums, then dx; 5 passes
     separate  all other nests: sums for dx, then dx, then sums for scale and bias; 7 passes
@@ -21,16 +23,12 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.elementwise import relu_grad
-from minorm.kernels.gpu.launch import WARP
-from minorm.kernels.gpu.plans import norm_plan, relay_plan, short_plan
+from minorm.kernels.gpu.plans import norm_ahead, norm_cluster, norm_merges, norm_plan, relay_plan, short_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
 from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, lanes_of, rows_program, short_program
-from minorm.kernels.gpu.plans.structs import Struct
-from minorm.kernels.gpu.program import Program
+from minorm.kernels.gpu.plans.norm_merges import merge_parts, merge_runs
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
-
-grads_program = Program("norm_grads.cu")
 
 THREADS, PACKS = 512, 4  # the most threads of a row, and the most accesses of x and of dy that a thread keeps
 KEPT = 128  # widened bytes of x, and of dy, in registers; half as many with y, or with sums for scale and bias
@@ -61,11 +59,20 @@ def backward(
     widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
     share = (2 if relu else 1) * (2 if sums == OF_ELEMENTS else 1) * norm_plan.registers_of_an_index(nest)
     packs = min(PACKS, max(1, KEPT // share // widened))
+    rows = None
     if sums != OF_ROW or all(not loop.param for loop in loops.reduced):
         size = norm_plan.size_of(nest)
         rows = norm_plan.rows(loops, size, storage.itemsize, aligned, packs, THREADS, together=sums == OF_ELEMENTS)
-        if rows is not None:
-            return _rows(nest, storage, compute, parameter, equation, with_struct(rows), sums, relu)
+    if sums != OF_ELEMENTS:
+        clusters = norm_cluster.backward_clusters(nest, storage, compute, aligned, relu, rows is not None)
+        if clusters is not None:
+            return _clusters(nest, storage, compute, parameter, equation, clusters, of_parameters, relu)
+    if sums == OF_ELEMENTS:
+        ahead = norm_ahead.rows(nest, storage, compute, aligned, packs, THREADS, relu)
+        if ahead is not None:
+            return norm_ahead.backward(nest, storage, compute, parameter, equation, *ahead, relu)
+    if rows is not None:
+        return _rows(nest, storage, compute, parameter, equation, with_struct(rows), sums, relu)
     relayed = _relayed(nest, *types, equation, of_parameters, relu)
     if relayed is not None:
         return relayed
@@ -105,7 +112,7 @@ def _short(
     rule, merge = scalars(equation), None
     if of_parameters:
         runs = norm_plan.runs(nest)._replace(runs=norm_plan.Loops((), ()))
-        merge = _merge_runs(runs, short.runs, parameter, compute, short.index)
+        merge = merge_runs(runs, short.runs, parameter, compute, short.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
         of_runs = memory.empty((2, short.runs), dtypes.float64) if merge else None
@@ -131,10 +138,10 @@ def _rows(
     rule, parts_of, merge, of_columns = scalars(equation), rows.grid[0], None, None
     size_of_parts = 2 * parts_of * nest.columns * compute.itemsize
     if sums == OF_ELEMENTS:
-        of_columns = _merge_parts(nest.columns, parts_of, compute, compute, rows.index, None)
+        of_columns = merge_parts(nest.columns, parts_of, compute, compute, rows.index, None)
     elif sums == OF_ROW and nest.param_size != nest.rows:
         runs = norm_plan.runs(nest)
-        merge = _merge_runs(runs._replace(runs=norm_plan.Loops((), ())), nest.rows, parameter, compute, rows.index)
+        merge = merge_runs(runs._replace(runs=norm_plan.Loops((), ())), nest.rows, parameter, compute, rows.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
         of_rows = memory.scratch(16 * nest.rows) if merge else None  # two numbers of float64 for each row
@@ -144,6 +151,30 @@ def _rows(
             merge(of_rows, None, None, None, both)
         if of_columns:
             of_columns(parts, None, both)
+
+    return run
+
+
+def _clusters(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    equation: Equation,
+    clusters: Any,
+    of_parameters: bool,
+    relu: bool,
+) -> Run:
+    use, merge = norm_cluster.backward(clusters, storage, compute, parameter, equation, relu), None
+    if of_parameters and (clusters.runs or nest.param_size != nest.rows):
+        runs = norm_plan.runs(nest)._replace(runs=norm_plan.Loops((), ()))
+        merge = merge_runs(runs, clusters.results, parameter, compute, clusters.index)
+
+    def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
+        of_runs = memory.empty((2, clusters.results), dtypes.float64) if merge else None
+        use(dy, x, y, stats, s, dx, masked, of_runs, None if merge else both)
+        if merge:
+            merge(of_runs, None, None, None, both)
 
     return run
 
@@ -159,7 +190,7 @@ def _columns(
 ) -> Run:
     find = sums_of(norm_plan.of_statistics(nest), nest, storage, compute, parameter, aligned, equation, dtypes.float64)
     kernel = apply_program.kernel("grad_input_columns", storage, compute, parameter, columns.index, columns.width)
-    merge = _merge_parts(nest.columns, columns.chunks, compute, compute, columns.index, None)
+    merge = merge_parts(nest.columns, columns.chunks, compute, compute, columns.index, None)
 
     def run(dy: Array, x: Array, y: None, stats: Array, s: Any, dx: Array, both: Array, masked: None) -> None:  # noqa: ARG001
         sums = memory.scratch(16 * nest.rows)
@@ -183,7 +214,7 @@ def _runs(
 ) -> Run:
     runs = norm_plan.runs(nest, storage.itemsize if aligned else 0)
     find, walk = _partial_sums(runs.runs, nest, storage, compute, parameter, aligned, relu)
-    merge = _merge_runs(
+    merge = merge_runs(
         runs.in_chunks(walk.chunks), walk.chunks * walk.results, parameter, compute, walk.index, equation, of_parameters
     )
     use = grad_input(nest, storage, compute, parameter, aligned, False)
@@ -216,11 +247,11 @@ def _relayed(
         return None
     walk, rule, merge = with_struct(plan.walk), scalars(equation), None
     types = storage, compute, parameter, *walk.shape, loops.one_param
-    kernel = grads_program.kernel("relay_backward", *types, relu)
+    kernel = norm_merges.grads_program.kernel("relay_backward", *types, relu)
     sizes = walk.chunk, *map(np.int32, (walk.chunks, plan.lag, plan.columns))
     if of_parameters:
         parts = runs.in_chunks(walk.chunks)
-        merge = _merge_runs(parts, walk.chunks * walk.results, parameter, compute, walk.index)
+        merge = merge_runs(parts, walk.chunks * walk.results, parameter, compute, walk.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
         partial, sums = (
@@ -289,7 +320,7 @@ def sums_of(
 ) -> Run:
     """Return the plan that computes the two sums of backward over `loops` directly, without adding up runs first."""
     find, walk = _partial_sums(loops, nest, storage, compute, parameter, aligned, False)
-    merge = _merge_parts(walk.results, walk.chunks, dtypes.float64, out, walk.index, equation)
+    merge = merge_parts(walk.results, walk.chunks, dtypes.float64, out, walk.index, equation)
 
     def run(dy: Array, x: Array, stats: Array, s: Any, result: Array) -> None:
         merge(find(dy, x, None, stats, s, None), stats if equation else None, result)
@@ -303,7 +334,7 @@ def _partial_sums(
     size, computed = norm_plan.size_of(nest), compute.itemsize
     walk = with_struct(norm_plan.walk(loops, size, storage.itemsize, aligned, computed=computed))
     shape = *walk.shape, loops.one_row, *[walk.ragged] * (walk.form == "lanes")
-    kernel = grads_program.kernel(f"grads_{walk.form}", storage, compute, parameter, *shape, relu)
+    kernel = norm_merges.grads_program.kernel(f"grads_{walk.form}", storage, compute, parameter, *shape, relu)
     rows = walk.index.type(nest.rows)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, masked: Any) -> Array:
@@ -312,40 +343,3 @@ def _partial_sums(
         return partial
 
     return run, walk
-
-
-def _merge_parts(results: int, parts: int, stored: Type, out: Type, index: Type, equation: Equation | None) -> Run:
-    """Return the plan that adds up partial sums (2, parts, results) to (2, results)."""
-    plan = norm_plan.merge(results, parts)
-    kernel = grads_program.kernel("merge_parts", stored, index, plan.splits, out)
-    sizes, rule = (index.type(results), np.int32(parts)), scalars(equation)
-
-    def run(partial: Array, stats: Array | None, result: Array) -> None:
-        kernel(plan.grid, plan.block, (*sizes, partial, stats, *rule, result))
-
-    return run
-
-
-def _merge_runs(
-    runs: norm_plan.Runs,
-    second: int,
-    parameter: Type,
-    out: Type,
-    index: Type,
-    equation: Equation | None = None,
-    of_parameters: bool = True,
-) -> Run:
-    """Return the plan that adds up the sums of runs to ds and db. With an `equation`, also add up sum_g and sum_gx."""
-    of_rows, of_params = runs.to_rows, runs.to_parameters
-    row_team, param_team = (norm_plan.team(each.terms, index) for each in (of_rows, of_params))
-    kernel = grads_program.kernel("merge_runs", out, index, parameter, row_team == WARP, param_team == WARP)
-    loops = of_rows.packed(index, equation is not None), of_params.packed(index, of_parameters)
-    packed, rule = (*map(Struct, loops), index.type(second)), scalars(equation)
-    block = max(row_team if equation else 1, param_team if of_parameters else 1, 4 * WARP)
-    beside = (block // WARP if threads == WARP else 1 for threads in (row_team, param_team))
-    grid = (max(1, sum(-(-int(each["results"]) // teams) for each, teams in zip(loops, beside, strict=True))),)
-
-    def run(partial: Array, s: Any, stats: Any, sums: Any, both: Any) -> None:
-        kernel(grid, (block,), (*packed, partial, s, stats, *rule, sums, both))
-
-    return run

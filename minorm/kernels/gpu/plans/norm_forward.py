@@ -2,9 +2,9 @@
 BoundKernels.
 
 Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu), and so do short rows that do not
-begin at multiples of 16 bytes (norm_short.cu). For longer rows, kernels compute moments of chunks, merge them in a
-fixed order, and then make a pass over the elements. The kernel that writes y also adds the residual and applies the
-ReLU if the call has them.
+begin at multiples of 16 bytes (norm_short.cu), and rows that fit into the shared memory of a cluster (norm_cluster.cu).
+For longer rows, kernels compute moments of chunks, merge them in a fixed order, and then make a pass over the elements.
+The kernel that writes y also adds the residual and applies the ReLU if the call has them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.launch import blocks, index_type
-from minorm.kernels.gpu.plans import norm_plan, relay_plan, short_plan
+from minorm.kernels.gpu.plans import norm_cluster, norm_plan, relay_plan, short_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, nobody, scalars, with_struct
 from minorm.kernels.gpu.plans.structs import constant
 from minorm.kernels.gpu.program import Program
@@ -58,6 +58,10 @@ def forward(
     share = (2 if ending == RESIDUAL_RELU else 1) * norm_plan.registers_of_an_index(nest)
     packs, threads = min(PACKS, KEPT // share // widened), THREADS[compute.itemsize]
     rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, threads)
+    in_registers = rows is not None and not by_columns
+    clusters = norm_cluster.forward_clusters(nest, storage, compute, aligned, ending == RESIDUAL_RELU, in_registers)
+    if clusters is not None:
+        return norm_cluster.forward(clusters, storage, compute, parameter, running, equation, ending)
     if rows is not None and not by_columns:
         rows = with_struct(rows)
         shape = rows.index, rows.width, rows.packs, rows.lanes, rows.turns, rows.same

@@ -253,10 +253,17 @@ class Rows(NamedTuple):
 
 
 def rows(
-    loops: Loops, size: int, itemsize: int, aligned: bool, most_packs: int, most_threads: int, together: bool = False
+    loops: Loops,
+    size: int,
+    itemsize: int,
+    aligned: bool,
+    most_packs: int,
+    most_threads: int,
+    together: bool = False,
+    team_threads: int = TEAM_THREADS,
 ) -> Rows | None:
     """Return the grid, or None if a row does not fit into registers or neighbouring threads work on different rows.
-    With together=True, each team adds up its results over several rows.
+    With together=True, each team adds up its results over several rows; all teams have up to `team_threads` threads.
 
     The team is the smallest one that holds a row with USUAL_PACKS accesses for each thread. The largest team may use up
     to `most_packs` accesses. With together=True, `most_packs` is tried first, since the sums take less of the time if
@@ -277,7 +284,7 @@ def rows(
         return None
     lanes = threads if threads <= WARP else 0
     teams_a_block = 4 * WARP // lanes if lanes else 1
-    teams = max(1, min(-(-loops.results // 4), TEAM_THREADS // threads)) if together else loops.results
+    teams = max(1, min(-(-loops.results // 4), team_threads // threads)) if together else loops.results
     grid = blocks(teams, teams_a_block)
     index = index_type(max(size, 2 * grid * loops.terms if together else 0, loops.results + teams))
     block = (threads * teams_a_block,)
