@@ -164,9 +164,9 @@ def test_every_command_answers_for_other_data(
 ) -> None:
     """Also train there, from the first epoch to the report, and go on."""
     words = walks(kind)
-    for name in COMMANDS:
-        (tmp_path / name).mkdir()
-        walk(name, words, tmp_path / name, capsys, cuda)
+    for number, name in enumerate(COMMANDS):
+        (tmp_path / str(number)).mkdir()
+        walk(name, words, tmp_path / str(number), capsys, cuda)
     out = tmp_path / "run"
     new = [*words["images"].split(), "--model", words["model"], "--out", str(out), "--device", "cuda:1"]
     assert cli.main(["train", *new, "--epochs", "1", "--batch-size", "6", "--ema", "0.9", "--clip-grad", "1"]) == 0
@@ -188,7 +188,7 @@ def test_the_demo_runs_there(
 ) -> None:
     """Of few images it learns too little; all other claims hold."""
     whole = run_module.load_data
-    few = lambda settings, path: tuple(Subset(part, range(40)) for part in whole(settings, path))  # noqa: E731
+    few = lambda settings, path: tuple(Subset(part, range(80)) for part in whole(settings, path))  # noqa: E731
     monkeypatch.setattr(run_module, "load_data", few)
     assert cli.main(["demo", "--epochs", "1", "--seeds", "1", "-o", str(tmp_path / "demo"), "--device", "cuda"]) == 1
     assert "Failed: test accuracy." in capsys.readouterr().out

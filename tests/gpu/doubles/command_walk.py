@@ -41,10 +41,10 @@ def write_data(kind: str, root: Path, pictures: Path) -> str:
     if kind == "folder":
         return f"--data folder --path {pictures}"
     if kind == "numpy":
-        drawn = {f"x_{part}": rng.integers(0, 256, (n, 10, 8, 3), np.uint8) for part, n in (("train", 14), ("test", 6))}
+        drawn = {f"x_{part}": rng.integers(0, 256, (n, 8, 8, 3), np.uint8) for part, n in (("train", 14), ("test", 6))}
         np.savez(root / "a.npz", **drawn, y_train=np.arange(14) % 3, y_test=np.arange(6) % 3)
         return f"--data numpy --path {root / 'a.npz'}"
-    for part, count in (("train", 20), ("t10k", 10)):
+    for part, count in (("train", 12), ("t10k", 6)):
         drawn = rng.integers(0, 256, (count, 28, 28), np.uint8)
         write_idx(root / f"{part}-images-idx3-ubyte", drawn)
         write_idx(root / f"{part}-labels-idx1-ubyte", (np.arange(count) % 10).astype(np.uint8))
