@@ -61,7 +61,7 @@ EACH = {
     "gpu/test_commands.py::test_it_trains_reports_and_is_asked": 5,
     "gpu/test_diagnosis.py::test_the_findings_are_those_of_the_cpu": 7,
     "gpu/test_docstrings.py::test_examples_run_on_a_gpu": 23,
-    "gpu/test_docstrings.py::test_programs_of_pages_run_on_a_gpu": 3,
+    "gpu/test_docstrings.py::test_programs_of_pages_run_on_a_gpu": 5,
     "gpu/test_graphed_step.py::test_every_call_has_the_bits_of_an_eager_step": 7,
     "gpu/test_graphed_step.py::test_it_captures_again_where_memory_has_moved": 7,
     "gpu/test_graphed_step.py::test_networks_of_many_kinds_are_captured": 7,

@@ -98,7 +98,9 @@ PAGES = {
     "how-to/find-why-a-loss-is-nan.md": (),
     "how-to/freeze-batchnorm.md": (),
     "how-to/normalize-padded-sequences.md": (),
+    "how-to/run-in-onnxruntime.md": (),
     "how-to/train-with-small-batches.md": (),
+    "how-to/use-another-opset.md": (),
     "how-to/write-a-layer.md": ("gradcheck(layer, np.",),
 }
 DOCS = Path(__file__).parents[2] / "docs"
