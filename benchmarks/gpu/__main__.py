@@ -2,6 +2,7 @@
 
     python -m benchmarks.gpu [--results gpu.jsonl] [--deadline 540] [--limit 90] [--families NAME ...] [--cache DIR]
     python -m benchmarks.gpu --quick    what matters most, in 100 seconds where 16 cores compile
+    python -m benchmarks.gpu --kernels [WORD ...]   without a GPU: a table of the kernels (kernel_table.py)
 
 1. Every case runs once on all cores, which compiles its kernels; CuPy keeps them, in --cache if it is given.
 2. The rate of a copy of 1 GiB, read and written.
@@ -43,6 +44,8 @@ from benchmarks.gpu.results import read, write
 ROOT = Path(__file__).parents[2]
 WORKER = (sys.executable, "-m", "benchmarks.gpu.worker")
 RESTS = ("float16", "float64")
+TYPES = ("float32", "bfloat16", *RESTS)
+ARCHITECTURES = ("sm_70", "sm_75", "sm_80", "sm_90", "sm_100")
 FAMILIES = (
     "copy", "parity float32", "parity bfloat16", "training", "speed float32", "speed bfloat16", "speed TF32",
     "overhead", "compile",
@@ -70,7 +73,17 @@ def main(arguments: list[str] | None = None, worker: tuple[str, ...] = WORKER) -
     parser.add_argument("--families", nargs="+", choices=FAMILIES, metavar="NAME")
     parser.add_argument("--cache", type=Path, help="where compiled kernels are kept")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that compile")
+    parser.add_argument("--kernels", nargs="*", metavar="WORD", help="print what the kernels of the operations with "
+                        "such a word in their names take, and their time by count; needs no GPU")  # fmt: skip
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=TYPES, help="for --kernels: types of the arrays")
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="sm_90", help="for --kernels: the device")
+    parser.add_argument("--rate", type=float, default=4235, metavar="GB/S", help="for --kernels: the rate of a copy, "
+                        "read and written (default 4235, an H200)")  # fmt: skip
     args = parser.parse_args(arguments)
+    if args.kernels is not None:
+        from benchmarks.gpu import kernel_table
+
+        return kernel_table.show(args)
     families = args.families or (QUICK if args.quick else FAMILIES)
     seconds = (QUICK_DEADLINE if args.quick else DEADLINE) if args.deadline is None else args.deadline
     options = ("--quick",) if args.quick else ()

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from minorm.cli.check_verdicts import judge
-from minorm.cli.options import external_root, input_option, shape_option
+from minorm.cli.options import device_option, external_root, input_option, shape_option
 from minorm.cli.terminal import extras, output
 from minorm.cli.views.check_report import Report
 from minorm.serialization import atomic, limits
@@ -62,6 +62,7 @@ def add(commands: Any) -> None:
         help=f"the seconds that onnxruntime may take (default {SECONDS:g})",
     )
     external_root.add(parser)
+    device_option.add(parser, note=", on which minorm runs the model; onnxruntime runs it on the CPU")
     parser.set_defaults(run=run)
 
 
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
+    device_option.check(args)
     from minorm.cli.views import check_page
     from minorm.onnx.checking.inspection import inspect
     from minorm.onnx.checking.required import Required
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     guess = examples.Guess(given, values, Required(found.proto.graph).lengths)
     if found.inputs:
         examples.settled(found.inputs, guess)  # raises an error here if they do not fit
-    judged = judge(found, args.model, guess, args.seconds)
+    judged = judge(found, args.model, guess, args.seconds, args.device)
     verdicts = judged.verdicts
     report = Report(found, verdicts, judged.size, found.layers(judged.seen))
     if args.html is not None:

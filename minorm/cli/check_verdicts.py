@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import minorm as mn
 from minorm.cli.terminal import words
 from minorm.cli.views.check_report import Verdict
+from minorm.support.nested import mapped
 
 if TYPE_CHECKING:
     from minorm.onnx.checking.inspection import Inspection
@@ -38,8 +39,8 @@ class Judged:
     seen: Seen
 
 
-def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
-    """Run the model in minorm and in onnxruntime, and check the file with the onnx checker.
+def judge(found: Inspection, path: str, guess: Guess, seconds: float, device: str = "cpu") -> Judged:
+    """Run the model in minorm on `device` and in onnxruntime, and check the file with the onnx checker.
 
     Return the three verdicts, and a comparison of the outputs if both runs succeeded.
     """
@@ -47,7 +48,9 @@ def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
     from minorm.onnx.exporting import examples
 
     how = verification.how_to_check(found.proto)
-    accepted = _Accepted(found, guess)
+    if found.module is not None:
+        found.module.to(device=device)
+    accepted = _Accepted(found, guess, device)
     args = next(accepted, None)
     fed = args
     if args is None and found.inputs and (found.module is None or not examples.is_guessed(found.inputs, guess)):
@@ -61,7 +64,9 @@ def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
         if again.outputs is not None:
             args, answer = other, again
             break
-    results, ours, seen = _run(found, args) if args is not None else (None, accepted.verdict(path, seconds), {})
+    results, ours, seen = _run(found, args, device) if args is not None else (None, accepted.verdict(path, seconds), {})
+    if found.module is not None:
+        found.module.to(device="cpu")
     verdicts = [ours, checker, _runtime(answer, fed is not None)]
     if answer.outputs is not None and results is not None:
         verdicts.append(_comparison(found, answer.outputs, results))
@@ -88,10 +93,10 @@ def _arrays(found: Inspection, args: Any) -> dict[str, Any] | None:
 class _Accepted(Iterator[Any]):
     """Iterates over the guessed inputs on which minorm runs."""
 
-    def __init__(self, found: Inspection, guess: Guess) -> None:
+    def __init__(self, found: Inspection, guess: Guess, device: str) -> None:
         from minorm.onnx.exporting import examples
 
-        self.found, self.guess = found, guess
+        self.found, self.guess, self.device = found, guess, device
         self.refused: list[Any] = []
         self.error: Exception | None = None  # why the first guess was refused
         self.guesses = examples.guesses(found.inputs, guess) if found.module is not None else iter(())
@@ -106,7 +111,7 @@ class _Accepted(Iterator[Any]):
                 self.error = self.error or error
                 raise StopIteration from None
             assert self.found.module is not None
-            why = examples.fails(self.found.module, args)
+            why = examples.fails(self.found.module, _on(self.device, args))
             if why is None:
                 return args
             self.error = self.error or why
@@ -135,24 +140,31 @@ class _Accepted(Iterator[Any]):
         )  # fmt: skip
 
 
-def _run(found: Inspection, args: Any) -> tuple[Any, Verdict, Seen]:
+def _run(found: Inspection, args: Any, device: str) -> tuple[Any, Verdict, Seen]:
     from minorm.onnx.checking import profiling
     from minorm.onnx.exporting.runs import untouched
 
     model = found.module
     assert model is not None
     with mn.no_grad(), untouched(model, None), profiling.watched() as seen:
+        there = _on(device, args)
         start = time.perf_counter()
-        results = model(*args)
+        results = _on("cpu", model(*there))
         took = time.perf_counter() - start
     results = results if isinstance(results, tuple) else (results,)
     given, made = (
         words.shapes({name: x.shape for name, x in zip(names, tensors, strict=True) if isinstance(x, mn.Tensor)})
         for names, tensors in ((model.input_names, args), (model.output_names, results))
     )
-    text = f"runs all {len(found.rows)} nodes: {given} -> {made or 'lists'}, in {_time(took)}"
+    where = "" if device == "cpu" else f" on {device}"
+    text = f"runs all {len(found.rows)} nodes: {given} -> {made or 'lists'}, in {_time(took)}{where}"
     compared = all(isinstance(y, mn.Tensor) for y in results)
     return results if compared else None, Verdict("minorm", "ok", text), seen
+
+
+def _on(device: str, value: Any) -> Any:
+    """Return the Tensor, or a tuple or list of Tensors, on a device."""
+    return mapped(value, mn.Tensor, lambda tensor: tensor.to(device))
 
 
 def _time(seconds: float) -> str:

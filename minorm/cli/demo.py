@@ -18,6 +18,7 @@ import numpy as np
 
 import minorm as mn
 from minorm import models
+from minorm.cli.options import device_option
 from minorm.cli.terminal import extras
 from minorm.data import DataLoader
 from minorm.serialization import atomic
@@ -48,6 +49,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "-o", "--out", default="runs/demo", metavar="DIR", help="the folder for all files (default runs/demo)"
     )
+    device_option.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -82,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.epochs < 1 or args.seeds < 1:
         raise ValueError(f"--epochs is {args.epochs} and --seeds {args.seeds}; expected at least 1")
+    device_option.check(args)
     if args.threads is not None:
         mn.set_num_threads(args.threads)
     with atomic.making_folder(args.out, "demo"):
@@ -91,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, console: Any) -> int:
     """Run the demo in the output folder, which must exist."""
     console.print(f"A CNN with BatchNorm learns handwritten digits, 8 x 8 pixels; {mn.get_num_threads()} threads.\n")
-    runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
+    runs = [_train(console, args.seed + i, args.epochs, args.device) for i in range(args.seeds)]
     first = runs[0]
     paths = {
         "checkpoint": os.path.join(args.out, "model.safetensors"),
@@ -106,11 +109,11 @@ def _run(args: argparse.Namespace, console: Any) -> int:
     return 0 if all(check.passed for check in checks) else 1
 
 
-def _train(console: Any, seed: int, epochs: int) -> Trained:
+def _train(console: Any, seed: int, epochs: int, device: str) -> Trained:
     from minorm.progress import TrainingBar
     from minorm.training import BatchNormWatch, Run, Score, Settings
 
-    run = Run(Settings(data="digits", epochs=epochs, seed=seed))
+    run = Run(Settings(data="digits", epochs=epochs, seed=seed), device=device)
     trained = Trained(run, BatchNormWatch(run.model))
     with TrainingBar(console, f"seed {seed}", run.steps) as bar:
 
@@ -133,12 +136,13 @@ def _accuracy(accuracies: list[float]) -> Check:
 def _save_and_check(run: Any, path: str) -> list[Check]:
     """Save the model, and load the weights into a new model, which must compute the same bits."""
     from minorm.training import predict
+    from minorm.training.steps.batches import device_of
 
     mn.save(run.model.state_dict(), path, metadata={"minorm.model": json.dumps(run.model_facts)})
-    again = models.build(**run.model_facts)
+    again = models.build(**run.model_facts).to(device=device_of(run.model))
     again.load_state_dict(mn.load(path))
     images = _test_images(run)
-    same = np.array_equal(predict(run.model, images).numpy(), predict(again, images).numpy())
+    same = np.array_equal(predict(run.model, images).cpu().numpy(), predict(again, images).cpu().numpy())
     return [Check("checkpoint, loaded again", "same bits" if same else "other logits", "same bits", same)]
 
 
@@ -156,7 +160,7 @@ def _export_and_check(run: Any, path: str) -> list[Check]:
     onnx.checker.check_model(written, full_check=True)
     session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
     (theirs,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
-    ours = predict(run.model, images).numpy()
+    ours = predict(run.model, images).cpu().numpy()
 
     agree = int(np.count_nonzero(ours.argmax(axis=1) == theirs.argmax(axis=1)))
     difference = float(np.abs(ours - theirs).max())
@@ -197,15 +201,17 @@ def _population(run: Any) -> Any:
     Return a BatchNormWatch with the statistics of this batch.
     """
     from minorm.training import BatchNormWatch
+    from minorm.training.steps.batches import device_of
 
-    model = models.build(**run.model_facts)
+    device = device_of(run.model)
+    model = models.build(**run.model_facts).to(device=device)
     model.load_state_dict(run.model.state_dict())
     watch = BatchNormWatch(model)
     images, _ = next(
         iter(DataLoader(run.train_loader.dataset, run.images["train"], transform=run.val_loader.transform))
     )
     with mn.no_grad():
-        model(images)
+        model(images.to(device))
     watch.step()
     return watch
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from minorm import nn, quantization
 from minorm.cli import sources
-from minorm.cli.options import external_root, output_files
+from minorm.cli.options import device_option, external_root, output_files
 from minorm.cli.sources import Source
 from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.one_line_errors import UsageError
@@ -77,6 +77,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("-o", "--out", metavar="FILE", help="the file for the corrected model, in the format of MODEL")
     external_root.add(parser)
+    device_option.add_to_a_reader(parser)
     parser.set_defaults(run=run)
 
 
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         extras.need("matplotlib")
     found = diagnose(patient.model, patient.batches, **patient.batch_size)
     qat = None if patient.source is None else patient.source.qat
-    gaps = {} if qat is None else _folding(qat, patient.batches)
+    gaps = {} if qat is None else _folding(qat, patient.batches, args.device)
     if args.json:
         output.show_json({"model": patient.name, **found.plain(), **({"folding_gap": gaps} if gaps else {})})
     else:
@@ -184,6 +185,8 @@ def _built(args: argparse.Namespace) -> _Patient:
         raise UsageError(str(error)) from None
     if args.weights is not None:
         _fill(made.model, args.weights)
+    device_option.check(args)
+    made.model.to(args.device)  # in place, both for a module of PyTorch and for one of minorm
     batches = made.batches if loader is None else loader
     if batches is None:
         raise UsageError(f"{args.model} returns a model without batches; expected (model, batches), or --data")
@@ -200,12 +203,12 @@ def _fill(model: Any, path: str) -> None:
         arrays.fill(model, found, f"--weights {path}")
 
 
-def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
+def _folding(model: QATModel, loader: DataLoader, device: str) -> dict[str, float]:
     """Compare each folded BatchNorm's output with the output that the batch's statistics would give.
 
     Return a dict from the layers' names to the differences.
     """
-    batches = [x for x, _ in itertools.islice(loader, FOLDING_BATCHES)]
+    batches = [x.to(device) for x, _ in itertools.islice(loader, FOLDING_BATCHES)]
     return quantization.folding_gap(model, batches)
 
 

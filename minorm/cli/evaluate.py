@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm import nn
 from minorm.cli import sources
-from minorm.cli.options import external_root, tta_option
+from minorm.cli.options import device_option, external_root, tta_option
 from minorm.cli.sources import Chosen, Source
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import UsageError
@@ -50,6 +50,7 @@ def add(commands: Any) -> None:
                         )  # fmt: skip
     external_root.add(parser)
     sources.add_dtype(parser)
+    device_option.add_to_a_reader(parser)
     tta_option.add(parser)
     parser.set_defaults(run=run)
 

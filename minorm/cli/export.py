@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     extras.need("onnx")
     from minorm.onnx.exporting import default_opset, translating, verifying
     from minorm.onnx.graph import encoding
+    from minorm.onnx.loading import metadata
 
     atomic.destination(args.out, "export")  # raises its error before the work, not after
     source = sources.open_checkpoint(args.checkpoint, sources.allowed(args))
@@ -57,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
         proto = translated.proto
         report = verifying.against(translated).check(proto)
     if source.preprocessing is not None:
-        for key, value in file_preprocessing.description(source.preprocessing).items():
-            proto.metadata_props.add(key=key, value=value)
+        described = file_preprocessing.description(source.preprocessing)
+        metadata.set_entries(proto, {**metadata.entries_of(proto), **described})
     contents = encoding.encode(proto)
     with atomic.replacing(args.out, "export") as file:
         file.write(contents)

@@ -12,7 +12,7 @@ from typing import Any
 import minorm as mn
 from minorm import optim
 from minorm.cli import config, sources, trust
-from minorm.cli.options import output_files, train_options, transfer_options
+from minorm.cli.options import device_option, output_files, train_options, transfer_options
 from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.curve import curve
 from minorm.serialization import atomic
@@ -47,9 +47,10 @@ def add(commands: Any) -> None:
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Run the range test and print the curve and the suggestion."""
     said = config.read(args.config, parser) if args.config else {}
-    for name, value in {"device": train_options.DEVICE, **said}.items():
+    for name, value in {"device": device_option.DEVICE, **said}.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
+    device_option.check(args)
     _check_out(args.out)
     sources.check_path(args.data, args.path)
     if args.path is not None and args.data is None:

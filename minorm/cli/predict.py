@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minorm.cli import sources
-from minorm.cli.options import external_root, output_files, tta_option
+from minorm.cli.options import device_option, external_root, output_files, tta_option
 from minorm.cli.sources import Source
 from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.one_line_errors import UsageError
@@ -61,6 +61,7 @@ def add(commands: Any) -> None:
     sources.add_code(parser)
     external_root.add(parser)
     sources.add_dtype(parser)
+    device_option.add_to_a_reader(parser)
     tta_option.add(parser)
     parser.set_defaults(run=run)
 

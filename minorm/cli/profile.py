@@ -15,7 +15,7 @@ import minorm as mn
 import minorm.functional as F
 from minorm import optim, profiler
 from minorm.cli import sources
-from minorm.cli.options import external_root, output_files
+from minorm.cli.options import device_option, external_root, output_files
 from minorm.cli.sources import Source
 from minorm.cli.terminal import output
 from minorm.cli.terminal.one_line_errors import UsageError
@@ -51,7 +51,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help="the number of steps that are measured "
                         f"(default {STEPS}), after {WARM_UP} steps that are not")  # fmt: skip
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="the device: cpu (default), cuda or cuda:1")
+    device_option.add_to_a_reader(parser)
     parser.add_argument(
         "--by",
         choices=("layer", "operation"),
@@ -151,7 +151,7 @@ def _step(source: Source, args: argparse.Namespace) -> Callable[[Tensor, Tensor]
     Raises ValueError if there are no parameters to train.
     """
     model: Module = source.model if source.qat is None or args.inference else source.qat
-    model = model.to(device=args.device).train(not args.inference)
+    model = model.train(not args.inference)
     if args.inference:
 
         def forward(x: Tensor, _: Tensor) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import minorm as mn
 from minorm import quantization
 from minorm.cli import trust
+from minorm.cli.options import device_option
 from minorm.cli.options.data_option import DataSets, data_and_path, usual_data
 from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.one_line_errors import UsageError
@@ -91,6 +92,20 @@ class Source:
         same = parts is not None and self.parts is not None and parts["model_facts"] == self.parts["model_facts"]
         return parts.get("images") if parts is not None and same else None
 
+    def to(self, device: str) -> Source:
+        """Move the model to a device. An integer model computes on the CPU and stays there."""
+        if self.qat is not None:
+            self.qat = self.qat.to(device=device)
+        if self.computes_in_integers:
+            return self
+        self.model = self.model.to(device=device)
+        return self
+
+    @property
+    def computes_in_integers(self) -> bool:
+        """Whether `model` is the integer form of a model that was trained for int8."""
+        return isinstance(self.model, quantization.QuantizedModel)
+
     def write(self, path: str) -> None:
         """Write the model with its present weights as a file of the same kind as the opened file."""
         if self.kind == "onnx":
@@ -136,11 +151,18 @@ def open_model(
 
 
 def opened(args: argparse.Namespace) -> Source:
-    """Open the model of a command that has the options --max-bytes and --external-root, and perhaps --dtype."""
-    return open_model(
+    """Open the model of a command that has --max-bytes, --external-root and --device, and perhaps --dtype.
+
+    Raises the errors of `device_option.check` before the file is read.
+    """
+    device_option.check(args)
+    source = open_model(
         args.model, allowed(args), max_bytes=args.max_bytes, external_root=args.external_root,
         dtype=getattr(args, "dtype", None),
     )  # fmt: skip
+    if source.computes_in_integers and args.device != device_option.DEVICE:
+        output.note(f"minorm {args.command}: {source.path} is an int8 model, which computes on the CPU")
+    return source.to(args.device)
 
 
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:

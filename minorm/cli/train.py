@@ -14,8 +14,9 @@ import minorm as mn
 import minorm_ext
 from minorm import distributed
 from minorm.cli import config, sources, trust
-from minorm.cli.options import logger_option, train_options, transfer_options
-from minorm.cli.options.train_options import DEVICE, TIMEOUT
+from minorm.cli.options import device_option, logger_option, train_options, transfer_options
+from minorm.cli.options.device_option import DEVICE
+from minorm.cli.options.train_options import TIMEOUT
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import EXPECTED, UsageError
 from minorm.cli.terminal.training_progress import LineDisplay, training_display
@@ -59,6 +60,8 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         if getattr(args, name) is None or getattr(args, name) is False:  # False: a switch that was not given
             setattr(args, name, value)
     process, processes = launched()
+    if processes == 1:  # of several processes each takes a GPU of its machine, and ends the job if there is none
+        device_option.check(args)
     if processes > 1 and not args.distributed:
         if process == 0:
             output.note(

@@ -142,6 +142,12 @@ def on_device_of(array: Any) -> AbstractContextManager[Any]:
     return _ANYWHERE if is_host(array) else array.device
 
 
+def copied(array: Any) -> Any:
+    """Return a copy of the array on the array's own device; CuPy's `copy` would copy to the current device."""
+    with on_device_of(array):
+        return array.copy()
+
+
 def to_device(array: Any, device: Any) -> Any:
     """Return the array itself if it is on `device`, or else a copy of the array on `device`."""
     index = device_index(device)

@@ -110,10 +110,11 @@ def place(device: str, number: int) -> str:
     """Return the device of process `number` of a machine; if device is "cuda", the processes get the GPUs in turn."""
     if device != "cuda":
         return device
-    count = cuda.device_count()
-    if not count:
-        raise RuntimeError("run: device='cuda', but no GPU can be used; expected 'cpu'")
-    return f"cuda:{number % count}"
+    try:
+        devices.library()
+    except RuntimeError as error:
+        raise RuntimeError(f"run: device='cuda': {str(error).removeprefix('cuda: ')}") from None
+    return f"cuda:{number % cuda.device_count()}"
 
 
 def _fingerprint(size: int, device: str) -> Any:

@@ -177,10 +177,7 @@ class Function(graph.Function):
 
 
 def _copied(array: Any) -> Any:
-    if array is None:
-        return None
-    with devices.on_device_of(array):
-        return array.copy()
+    return None if array is None else devices.copied(array)
 
 
 def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:

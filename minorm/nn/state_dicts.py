@@ -53,7 +53,7 @@ def load(module: Any, given: Any, strict: bool, assign: bool) -> LoadResult:
     offer = Offer(places, own)
     offer.show(given)
     extras = {key: copy.deepcopy(place.get_extra_state()) for key, place in extra.items() if key in offer.taken}
-    before = [(tensor, tensor.array, tensor.array.copy()) for tensor in own.values()] if extras else []
+    before = [(tensor, tensor.array, devices.copied(tensor.array)) for tensor in own.values()] if extras else []
     load_into(type(module).__name__, own, offer, strict, assign)
     try:
         for key in extras:

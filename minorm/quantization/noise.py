@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
+from minorm.devices import copied, on_device_of
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
 from minorm.nn.evaluating import evaluating
@@ -60,9 +61,10 @@ class _Powers:
         self.signal = self.noise = 0.0
 
     def add(self, signal: Any, other: Any) -> None:
-        x, y = signal.astype(np.float64), other.astype(np.float64)
-        self.signal += float((x**2).sum())
-        self.noise += float(((x - y) ** 2).sum())
+        with on_device_of(signal):
+            x, y = signal.astype(np.float64), other.astype(np.float64)
+            self.signal += float((x**2).sum())
+            self.noise += float(((x - y) ** 2).sum())
 
     def decibels(self) -> float:
         """Return 10 log10(signal / noise), which is infinite if the noise is 0."""
@@ -131,7 +133,7 @@ def _compare(model: QATModel, batch: Tensor, outputs: dict[str, _Powers]) -> Non
     floats: dict[str, Any] = {}
 
     def keep(key: str, _: Any, __: Any, result: Tensor) -> None:
-        floats[key] = result.array.copy()  # a copy, as the next operation may change the array in place
+        floats[key] = copied(result.array)  # a copy, as the next operation may change the array in place
 
     def compare(key: str, _: Any, __: Any, result: Tensor) -> None:
         outputs[key].add(floats.pop(key), result.array)

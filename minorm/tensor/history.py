@@ -115,8 +115,7 @@ def keep_copies(creator: Any, array: Any) -> None:
     """Replace `array` in the attributes of `creator` by a copy, before the array is overwritten."""
     names = [name for name, kept in vars(creator).items() if kept is array]
     if names:
-        with devices.on_device_of(array):
-            copy = array.copy()
+        copy = devices.copied(array)
         for name in names:
             setattr(creator, name, copy)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,17 @@ from typing import Any
 import cupy_graphs
 import numpy as np
 import pytest
+from command_walk import COMMANDS, KINDS, TRAINED, made, walk
 
 import minorm as mn
 from minorm import cli, nn, plots
 from minorm.checkpoint import load_training
-from minorm.data import ArrayDataset, DataLoader
+from minorm.data import ArrayDataset, DataLoader, Subset
 from minorm.training import BatchNormWatch, Run, Settings
+from minorm.training import run as run_module
 from minorm.training.files.outcome import outcome
 from minorm.training.run import BEST, CHECKPOINT, LOG
+from tests.cli.test_main import parsers
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("rich")
@@ -138,6 +142,57 @@ def test_a_command_without_graphs_writes_the_same_run(
     for file in (LOG, CHECKPOINT, BEST):
         expected = (tmp_path / "none" / file).read_bytes()
         assert (tmp_path / "graphs" / file).read_bytes() == (tmp_path / "file" / file).read_bytes() == expected, file
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> Any:
+    """A function from a kind of data to the words of commands, which name a run that the CPU has trained."""
+    return functools.cache(lambda kind: made(kind, tmp_path_factory.mktemp(kind), pictures))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_answers_as_on_the_cpu(
+    name: str, walks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: Any
+) -> None:
+    walk(name, walks("folder"), tmp_path, capsys, cuda)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_every_command_answers_for_other_data(
+    kind: str, walks: Any, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: Any
+) -> None:
+    """Also train there, from the first epoch to the report, and go on."""
+    words = walks(kind)
+    for number, name in enumerate(COMMANDS):
+        (tmp_path / str(number)).mkdir()
+        walk(name, words, tmp_path / str(number), capsys, cuda)
+    out = tmp_path / "run"
+    new = [*words["images"].split(), "--model", words["model"], "--out", str(out), "--device", "cuda:1"]
+    assert cli.main(["train", *new, "--epochs", "1", "--batch-size", "6", "--ema", "0.9", "--clip-grad", "1"]) == 0
+    assert (out / "report.html").exists()
+    more = ["--resume", "--out", str(out), "--epochs", "2", "--device", "cuda:1", "--model", words["model"]]
+    assert cli.main(["train", *more]) == 0
+    assert [row["epoch"] for row in log(out)] == [1, 2]
+
+
+def test_the_walk_has_every_command_with_a_device() -> None:
+    having = {name for name, parser in parsers(cli._parser()) if "--device" in parser._option_string_actions}
+    assert {command.split()[0] for command in COMMANDS.values()} | TRAINED == having
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cuda")
+def test_the_demo_runs_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of few images it learns too little; all other claims hold."""
+    whole = run_module.load_data
+    few = lambda settings, path: tuple(Subset(part, range(80)) for part in whole(settings, path))  # noqa: E731
+    monkeypatch.setattr(run_module, "load_data", few)
+    assert cli.main(["demo", "--epochs", "1", "--seeds", "1", "-o", str(tmp_path / "demo"), "--device", "cuda"]) == 1
+    assert "Failed: test accuracy." in capsys.readouterr().out
+    assert {file.name for file in (tmp_path / "demo").iterdir()} == {"model.safetensors", "model.onnx", "training.png"}
 
 
 def data() -> ArrayDataset:

@@ -8,13 +8,13 @@ from dataclasses import fields
 from typing import Any
 
 from minorm.cli import sources, trust
-from minorm.cli.options import logger_option, transfer_options
+from minorm.cli.options import device_option, logger_option, transfer_options
 from minorm.models import BY_NAME
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
 from minorm.training.settings import CLASS_WEIGHTS, DTYPES, LOSSES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
 
-DEVICE, TIMEOUT = "cpu", 300.0
+TIMEOUT = 300.0
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     option("--num-workers", type=int, metavar="N", help="the number of threads that read images ahead (default 2 for "
            "a folder); changes no result")  # fmt: skip
     option("--threads", type=int, metavar="N", help="the number of processors to use (default: all); changes no result")
-    option("--device", metavar="NAME", help=f"the device: {DEVICE} (default), cuda or cuda:1")
+    device_option.add(parser, default=None)
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

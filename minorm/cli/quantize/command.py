@@ -11,7 +11,7 @@ from typing import Any
 import minorm as mn
 from minorm import quantization
 from minorm.cli import sources
-from minorm.cli.options import external_root, output_files
+from minorm.cli.options import device_option, external_root, output_files
 from minorm.cli.quantize import calibration_images, runtime_comparison
 from minorm.cli.quantize.calibration_images import Images
 from minorm.cli.terminal import extras, output
@@ -72,6 +72,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--plot", metavar="FILE", help="draw the noise and the cost of each layer (.png, .svg, .pdf)")
     external_root.add(parser)
+    device_option.add_to_a_reader(parser)
     parser.set_defaults(run=run)
 
 
@@ -110,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
 def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str, Any]:
     """Quantize the model and write the file; return the report, in which `rows` has an object for each layer."""
     model = source.model.eval()
-    batches = images.batches
+    on_cpu = images.batches
+    batches = [batch.to(args.device) for batch in on_cpu]
     wanted = [outcome(model, batch) for batch in batches]
     activation = functools.partial(FakeQuantize, OBSERVERS[args.observer], dtype=ACTIVATION_TYPES[args.activation])
     qconfig = QConfig(activation, get_default_qat_qconfig().weight)
@@ -118,8 +120,8 @@ def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str
     int8 = convert(calibrate(qat, batches))
     score = functools.partial(images.score, wanted=wanted)
     noise = measure_noise(qat, batches, score)
-    floats = runtime_comparison.written(source, batches[0])
-    whole = runtime_comparison.write(int8, batches[0], args, source)
+    floats = runtime_comparison.written(source, on_cpu[0])
+    whole = runtime_comparison.write(int8, on_cpu[0], args, source)
     mine, fake = ([outcome(one.eval(), batch) for batch in batches] for one in (int8, qat))
     return {
         "model": source.path,
@@ -130,12 +132,12 @@ def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str
         "int8": score(mine),
         "fake_quantization": {
             "values": sum(y.numel() for y in mine),
-            "differ": sum(int((a.array != b.array).sum()) for a, b in zip(mine, fake, strict=True)),
+            "differ": sum(int((a.cpu().array != b.cpu().array).sum()) for a, b in zip(mine, fake, strict=True)),
         },
         "layers": [vars(row) for row in noise],
         "stay_float": list(qat.plan.floats),
         "bytes": {"float": len(floats), "int8": len(whole)},
-        "onnxruntime": runtime_comparison.compared(floats, whole, batches, mine),
+        "onnxruntime": runtime_comparison.compared(floats, whole, on_cpu, mine),
         "rows": noise,
     }
 

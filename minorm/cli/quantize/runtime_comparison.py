@@ -35,12 +35,12 @@ def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source)
     """Write the int8 model, with classes and preprocessing; return its bytes."""
     import minorm.onnx
     from minorm.onnx.graph import encoding
+    from minorm.onnx.loading import metadata
     from minorm.serialization import atomic
 
     proto = minorm.onnx.export(model, example, opset_version=args.opset)
     described = {} if source.preprocessing is None else file_preprocessing.description(source.preprocessing)
-    for key, value in described.items():
-        proto.metadata_props.add(key=key, value=value)
+    metadata.set_entries(proto, {**metadata.entries_of(proto), **described})
     contents = encoding.encode(proto)
     with atomic.replacing(args.out, "quantize") as file:
         file.write(contents)

@@ -1,11 +1,12 @@
-"""Products of 8-bit integers, summed exactly in int64 and then cut to int32.
+"""Products of 8-bit integers, summed exactly and then cut to int32.
 
     integer_matmul(a, b, ...)     sum over k of (a[i, k] - a_zero) * (b[k, j] - b_zero[j]), plus bias[j]
     integer_conv(x, w, ...)       the same over the taps and channels of a convolution
     requantize(sums, how, axis)   round(sums * scale) + zero as bytes, clipped to the range of the type
 
-Sums beyond int32 wrap around. If `how` is given, a product returns requantized sums. Integers are not rounded, so the
-bits are the same for all backends and processors.
+Products are computed in float64: a product of bytes is below 2^16, so a sum of up to 2^37 products is exact, and a GPU
+has fast products of this type. Sums beyond int32 wrap around. If `how` is given, a product returns requantized sums.
+Integers are not rounded, so the bits are the same for all backends and processors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minorm.devices import namespace
+from minorm.devices import is_host, namespace
 from minorm.devices.dtypes import BYTES
 from minorm.kernels.reference.conv import checked
 from minorm.kernels.reference.conv_tiles import Ints, Pairs
@@ -57,7 +58,7 @@ def integer_matmul(
     xp = namespace(a)
     b_zero = xp.asarray(zeros("integer_matmul", "b_zero", b_zero, b.shape[-1]))
     check_matrices(a.shape, b.shape)
-    sums = (a.astype(np.int64) - int(a_zero)) @ (b.astype(np.int64) - b_zero)
+    sums = ((a.astype(np.float64) - int(a_zero)) @ (b.astype(np.float64) - b_zero)).astype(np.int64)
     if bias is not None:
         sums = sums + xp.asarray(outputs("integer_matmul", "bias", bias, b.shape[-1]))
     sums = sums.astype(np.int32)
@@ -77,21 +78,21 @@ def integer_conv(
     out = checked("integer_conv", x.shape, w.shape, stride, padding, dilation, groups)
     xp = namespace(x)
     w_zero = xp.asarray(zeros("integer_conv", "w_zero", w_zero, len(w)))
-    wide = xp.pad(x.astype(np.int64) - int(x_zero), ((0, 0), (0, 0), *_not_negative(padding)))
+    wide = xp.pad(x.astype(np.float64) - int(x_zero), ((0, 0), (0, 0), *_not_negative(padding)))
     wide = wide[
         (..., *(slice(-min(0, low), wide.shape[i + 2] + min(0, high)) for i, (low, high) in enumerate(padding)))
     ]
-    kernel = w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))
-    sums = xp.zeros(out, np.int64)
-    by_group = sums.reshape(len(x), groups, len(w) // groups, *out[2:])
+    kernel = w.astype(np.float64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))
+    products = xp.zeros((len(x), groups, len(w) // groups, math.prod(out[2:])), np.float64)
     images = wide.reshape(len(x), groups, -1, *wide.shape[2:])
     kernels = kernel.reshape(groups, -1, *w.shape[1:])
     for tap in np.ndindex(*w.shape[2:]):
         places = tuple(
             slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilation, out[2:], stride, strict=True)
         )
-        if math.prod(out[2:]):
-            by_group += xp.einsum("ngc...,goc->ngo...", images[(..., *places)], kernels[(..., *tap)])
+        if products.size and images.shape[2]:
+            products += kernels[(..., *tap)] @ images[(..., *places)].reshape(*images.shape[:3], -1)
+    sums = products.astype(np.int64).reshape(out)
     if bias is not None:
         sums += xp.asarray(outputs("integer_conv", "bias", bias, len(w))).reshape(-1, *(1,) * (w.ndim - 2))
     narrow = sums.astype(np.int32)
@@ -174,7 +175,8 @@ def zeros(name: str, argument: str, given: Any, count: int) -> Any:
 
     Raises ValueError for other shapes.
     """
-    array = np.atleast_1d(np.asarray(given, np.int64))
+    array = (np.asarray(given) if is_host(given) else given).astype(np.int64)
+    array = array if array.ndim else array.reshape(1)
     if array.shape not in ((1,), (count,)):
         raise ValueError(f"{name}: {argument} has shape {np.shape(given)}; expected one number, or ({count},)")
     return array

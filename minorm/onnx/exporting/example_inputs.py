@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import devices
 from minorm.devices import dtypes
 from minorm.nn import Module
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES
@@ -90,7 +91,7 @@ def inputs_of(
     if not places:
         raise TypeError("export: args holds no Tensor; expected at least one, an example of the model's input")
     # New Tensors, because a caller may pass the same Tensor twice, or a parameter of the model.
-    args = tuple(Tensor(arg.array.copy()) if isinstance(arg, Tensor) else arg for arg in args)
+    args = tuple(Tensor(devices.copied(arg.array)) if isinstance(arg, Tensor) else arg for arg in args)
     if names is not None and len(names) != len(places):
         raise ValueError(f"export: input_names has {len(names)} names; args has {len(places)} Tensors")
     inputs = Inputs(args, places, _names(model, places) if names is None else list(names))

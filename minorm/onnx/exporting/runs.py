@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import devices
 from minorm.devices import generators
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
@@ -56,7 +57,7 @@ def record(model: Callable[..., Any], args: tuple[Any, ...]) -> Run:
     _refuse_changes(calls, before, ignored)
     _part_views(calls)
     buffers = model.named_buffers() if isinstance(model, Module) else ()
-    return Run(args, calls, result, {name: Tensor(buffer.array.copy()) for name, buffer in buffers}, originals)
+    return Run(args, calls, result, {name: Tensor(devices.copied(buffer.array)) for name, buffer in buffers}, originals)
 
 
 _CHANGED = (
@@ -140,7 +141,7 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
     modules = list(model.modules()) if isinstance(model, Module) else []
     modes = [(module, module.training) for module in modules]
     buffers = [
-        (module, name, buffer, buffer.array, buffer.array.copy(), buffer.version.count, buffer.version.traced)
+        (module, name, buffer, buffer.array, devices.copied(buffer.array), buffer.version.count, buffer.version.traced)
         for module in modules
         for name, buffer in module.named_buffers(recurse=False)
     ]
@@ -152,7 +153,8 @@ def untouched(model: Callable[..., Any], training: bool | None) -> Iterator[None
         for module, mode in modes:
             module.training = mode
         for module, name, buffer, array, contents, count, traced in buffers:
-            np.copyto(array, contents)
+            with devices.on_device_of(array):
+                array[...] = contents
             buffer.set_array(array)
             buffer.version.count, buffer.version.traced = count, traced
             if dict(module.named_buffers(recurse=False)).get(name) is not buffer:  # forward replaced the buffer
@@ -166,7 +168,7 @@ def results(
     with same_random_numbers_after(model), untouched(model, training), no_grad():
         found = tensors_of(model(*args))
         buffers = dict(model.named_buffers()) if isinstance(model, Module) else {}
-        return [Tensor(tensor.array.copy()) for tensor in (*found, *(buffers[name] for name in updated))]
+        return [Tensor(devices.copied(tensor.array)) for tensor in (*found, *(buffers[name] for name in updated))]
 
 
 def tensors_of(result: Any) -> list[Tensor]:

@@ -86,8 +86,9 @@ class Step:
     def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
         """Compute the results.
 
-        If the operation needs all its arguments on one GPU, the constants are moved to this GPU first. Constants that
-        the operation itself reads, such as shapes and axes, stay on the CPU.
+        If the operation needs all its arguments on one GPU, the constants are copied to this GPU first. The copy is no
+        operation of the model, so a trace does not record it. Constants that the operation itself reads, such as shapes
+        and axes, stay on the CPU.
         """
         if not self.together:
             try:
@@ -95,7 +96,12 @@ class Step:
             except devices.DeviceError:
                 self.together = True
         device = next((x.device for x in arguments if isinstance(x, Tensor) and x.is_cuda), "cpu")
-        return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
+        recorded, trace.state.calls = trace.state.calls, None
+        try:
+            there = [x.to(device) if isinstance(x, Tensor) else x for x in arguments]
+        finally:
+            trace.state.calls = recorded
+        return _as_tuple(compute(*there))
 
     def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
         """Compute the results outside the trace.

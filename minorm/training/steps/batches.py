@@ -57,8 +57,8 @@ def count(score: Score, model: Module, loss_function: Any, batch: Batch, loss: T
 
 
 def device_of(model: Module) -> str:
-    """Return the device of the model's parameters; return "cpu" for a model without parameters."""
-    return next((p.device for p in model.parameters()), "cpu")
+    """Return the device of the model's parameters or buffers; return "cpu" for a model without both."""
+    return next((tensor.device for tensor in (*model.parameters(), *model.buffers())), "cpu")
 
 
 def _is_pair(batch: Any) -> bool:

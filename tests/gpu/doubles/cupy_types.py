@@ -55,6 +55,7 @@ UFUNCS = {
     "log": FLOAT,
     "log1p": FLOAT,
     "log2": FLOAT,
+    "logaddexp": FLOATS,
     "logical_and": LOGICAL,
     "logical_not": "?->? n->? e->? f->? d->?",
     "logical_or": LOGICAL,

@@ -56,9 +56,16 @@ def resources(
 ) -> list[Resources]:
     """Compile these instances; an error of the compiler is an AssertionError with its words."""
     program = _compiled(code, names, architecture, options)
+    try:
+        return _told(program, names)
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _told(program: Any, names: list[str]) -> list[Resources]:
+    """Return what the compiler's log tells of each kernel."""
     lowered = {nvrtc.getLoweredName(program, name): name for name in names}
     log = nvrtc.getProgramLog(program)
-    nvrtc.destroyProgram(program)
     found = []
     for part in log.split("Compiling entry function")[1:]:
         symbol = re.search(r"'(\w+)'", part)[1]
@@ -70,6 +77,13 @@ def resources(
         found.append(Resources(name, registers, sum(spills), int(stack[1]), int(shared[1]) if shared else 0))
     assert len(found) >= len(names), log
     return found
+
+
+class Flight(NamedTuple):
+    """Loads from global memory that a thread has on their way at once: instructions and bytes."""
+
+    loads: int
+    bytes: int
 
 
 def arithmetic(code: str, name: str, options: tuple[str, ...]) -> list[str]:
@@ -102,20 +116,40 @@ def loads_in_flight(code: str, name: str) -> int:
 
     Read from the machine code, by nvdisasm: the order of PTX is not the one in which a device loads.
     """
-    return most_in_flight(disassembled(code, name))
+    ((_, flight),) = examined(code, [name], WIDEST)
+    return flight.loads
 
 
 def disassembled(code: str, name: str) -> str:
-    """The machine code of a kernel for sm_90, as text."""
-    program = _compiled(code, [name], "sm_90")
+    """The machine code of a kernel for the architecture WIDEST, as text."""
+    program = _compiled(code, [name], WIDEST)
     try:
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(nvrtc.getCUBIN(program) + b"\0")  # CuPy cuts off the last byte, as of a text
-            file.flush()
-            found = subprocess.run([disassembler, "-c", file.name], capture_output=True, text=True, check=True)
-        return found.stdout
+        return _machine_code(program)
     finally:
         nvrtc.destroyProgram(program)
+
+
+def examined(
+    code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17",)
+) -> list[tuple[Resources, Flight]]:
+    """Compile these instances together; return the resources of each, and its loads in flight."""
+    program = _compiled(code, names, architecture, options)
+    try:
+        told = {one.name: one for one in _told(program, names)}
+        symbols = {name: nvrtc.getLoweredName(program, name) for name in names}
+        text = _machine_code(program)
+    finally:
+        nvrtc.destroyProgram(program)
+    heads = re.split(r"^\s*\.section\s+\.text\.([^,\s]+).*$", text, flags=re.MULTILINE)
+    texts = dict(zip(heads[1::2], heads[2::2], strict=True))
+    return [(told[name], flight(texts[symbols[name]])) for name in names]
+
+
+def _machine_code(program: Any) -> str:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(nvrtc.getCUBIN(program) + b"\0")  # CuPy cuts off the last byte, as of a text
+        file.flush()
+        return subprocess.run([disassembler, "-c", file.name], capture_output=True, text=True, check=True).stdout
 
 
 def _disassembler() -> str | None:
@@ -127,8 +161,13 @@ disassembler = _disassembler() if available else None  # nvidia-cuda-nvdisasm br
 
 
 def most_in_flight(assembly: str) -> int:
-    """The longest run of loads, in the order of the text, none of which is used before the last is under way."""
-    most, pending, loads = 0, set(), 0
+    """Return the instructions of `flight`."""
+    return flight(assembly).loads
+
+
+def flight(assembly: str) -> Flight:
+    """Find the longest run of loads, in the order of the text, none of which is used before the last is under way."""
+    most, now, pending = Flight(0, 0), Flight(0, 0), set[str]()
     for line in assembly.splitlines():
         found = re.search(r"(?:\*/|^)\s*(?:@!?[U%]*[Pp]\w+ )?\s*([A-Za-z][\w.]*)\s+(.*?);", line)
         if not found:
@@ -138,12 +177,19 @@ def most_in_flight(assembly: str) -> int:
         if name.startswith(("ST", "st.")):
             others = operands
         if pending & set(re.findall(r"\bR\d+\b|%[a-z]+\d+", others)):
-            pending, loads = set(), 0
+            pending, now = set(), Flight(0, 0)
         if name.startswith(("LDG", "ld.global")):
-            loads += 1
-            most = max(most, loads)
+            now = Flight(now.loads + 1, now.bytes + _width(name))
+            most = max(most, now)
             pending |= set(re.findall(r"%[a-z]+\d+", result))
             if register := re.fullmatch(r"R(\d+)", result):
-                count = {"128": 4, "64": 2}.get(name.rpartition(".")[2], 1)
-                pending |= {f"R{int(register[1]) + i}" for i in range(count)}
+                pending |= {f"R{int(register[1]) + i}" for i in range(max(1, _width(name) // 4))}
     return most
+
+
+def _width(name: str) -> int:
+    """Return the bytes that one load of this name brings: LDG.E.128.CONSTANT 16, LDG.E.U8 1, LDG.E 4."""
+    for part in name.split("."):
+        if bits := re.fullmatch(r"[USBF]?(8|16|32|64|128)", part):
+            return int(bits[1]) // 8
+    return 4

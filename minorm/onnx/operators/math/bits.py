@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from minorm import devices
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, reads
 from minorm.onnx.operators.math.arithmetic import Binary, target_type
@@ -63,6 +64,6 @@ def read_bit_cast(node: Node) -> Callable[[Tensor], Tensor]:
                 f"to is {dtype}, which takes {dtype.itemsize} bytes; x is {x.dtype}; expected a type of "
                 f"{x.dtype.itemsize} bytes"
             )
-        return Tensor(x.array.copy().view(dtype))
+        return Tensor(devices.copied(x.array).view(dtype))
 
     return whole(node, cast)
