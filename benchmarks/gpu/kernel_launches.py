@@ -39,7 +39,7 @@ class Launch(NamedTuple):
 
 
 class Noted:
-    """What stands in a kernel's place: a call notes the launch in the list."""
+    """Replaces a kernel: a call notes the launch in the list."""
 
     def __init__(self, launches: list[Launch], way: Callable[[], str], file: str, kernel: str) -> None:
         self.launches, self.way, self.file, self.kernel = launches, way, file, kernel

@@ -48,7 +48,7 @@ HEAD = (
 
 
 class Limits(NamedTuple):
-    """What a multiprocessor of an architecture holds: threads, blocks, and bytes of shared memory."""
+    """The limits of a multiprocessor: threads, blocks, and bytes of shared memory."""
 
     threads: int
     blocks: int

@@ -60,7 +60,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         if getattr(args, name) is None or getattr(args, name) is False:  # False: a switch that was not given
             setattr(args, name, value)
     process, processes = launched()
-    if processes == 1:  # of several processes each takes a GPU of its machine, and ends the job if there is none
+    if processes == 1:  # each of several processes takes a GPU, and ends the job if its machine has none
         device_option.check(args)
     if processes > 1 and not args.distributed:
         if process == 0:

@@ -29,8 +29,8 @@ COMMANDS = {
     "check an int8 file": "check {int8} --brief",
     "quantize": "quantize {run} --model {model} --images 8 -o {out}/int8.onnx --json",
 }
-TRAINED = {"train", "demo"}  # walked by tests of their own
-FINDINGS = ("doctor",)  # 1 is no failure of these
+TRAINED = {"train", "demo"}  # other tests walk these
+FINDINGS = ("doctor",)  # these may end with 1
 MEASURED = ("profile", "check", "quantize")  # of which the times differ
 KINDS = ("folder", "numpy", "mnist")
 

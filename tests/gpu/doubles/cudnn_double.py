@@ -221,7 +221,7 @@ class pygraph:
         return 0 if self.name == "fprop" else 64
 
     def _execute(self, addresses: dict[int, int], workspace: int, handle: Any) -> None:
-        """What the frontend's public `execute` calls, once it has found the address of each array."""
+        """Compute as the frontend does after its public `execute` has found the address of each array."""
         assert self.done == STEPS
         assert all(type(key) is type(value) is int for key, value in addresses.items())
         assert handle == "handle"

@@ -152,7 +152,7 @@ class MemoryPointer:
 
     @property
     def content(self) -> np.ndarray:
-        """What lies there, up to the end of the memory."""
+        """The content from this address to the end of the memory."""
         offset = self.ptr - self.mem.ptr
         return self.mem.content if offset == 0 else self.mem.content.reshape(-1).view(np.uint8)[offset:]
 

@@ -129,7 +129,7 @@ class Function:
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
-        """What a launch on the current device may ask for."""
+        """The largest shared memory that a launch on the current device may ask for."""
         return self.most_shared.get(_device(), SHARED)
 
     @max_dynamic_shared_size_bytes.setter

@@ -1,9 +1,9 @@
 """Plans of the forward pass. A plan is a function of arrays, made once for a nest and its types and kept by
 BoundKernels.
 
-Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu), and so do short rows that do not
-begin at multiples of 16 bytes (norm_short.cu), and rows that fit into the shared memory of a cluster (norm_cluster.cu).
-For longer rows, kernels compute moments of chunks, merge them in a fixed order, and then make a pass over the elements.
+Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu). So do short rows that do not begin
+at multiples of 16 bytes (norm_short.cu), and rows that fit into the shared memory of a cluster (norm_cluster.cu). For
+longer rows, kernels compute moments of chunks, merge them in a fixed order, and then make a pass over the elements.
 The kernel that writes y also adds the residual and applies the ReLU if the call has them.
 """
 

@@ -1,4 +1,4 @@
-// What a kernel of clusters needs beyond one of blocks: NVIDIA's instructions of compute capability 9.0.
+// The instructions that kernels of clusters need: those of NVIDIA's compute capability 9.0.
 //
 // A cluster is up to eight blocks that run at the same time. A thread can read the shared memory of every block of its
 // cluster. A kernel has clusters of BLOCKS blocks if it is declared with __cluster_dims__(BLOCKS, 1, 1).

@@ -97,7 +97,7 @@ __device__ __forceinline__ double exponentials(P& part, C& top, double& values) 
     return team_sum<LANES>(total);
 }
 
-// What the second step needs of a row: its maximum, its sum or the sum's logarithm, and 1 / that.
+// The second step needs these numbers of a row: its maximum, its sum or the sum's logarithm, and 1 / that.
 template <class C> struct Found { C top, sum, inverse; };
 
 // e / row.sum in three products, the last two of which correct the rounding of the first. 16 bits do without them.
