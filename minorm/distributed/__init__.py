@@ -1,4 +1,6 @@
-"""Distributes a training run over processes, with the same bits for any number of processes. See docs/distributed.md.
+"""Distributes a training run over processes. The result has the same bits for any number of processes.
+
+See docs/distributed.md.
 
     dist.run(train)              calls train(group) on every rank; start it with mpiexec -n 4 python program.py
     dist.simulate(4, train)      calls train(group) on four ranks in one process, without MPI

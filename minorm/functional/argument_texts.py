@@ -34,7 +34,7 @@ ELEMENTWISE = {
 ALONG = {
     "x": "floats of any shape",
     "input": "floats of any shape: the x of the formula",
-    "dim": "the axis along which the result sums to one; negative numbers count from the end",
+    "dim": "the axis along which the probabilities sum to one; negative numbers count from the end",
     "dtype": "the type to which x is converted first, and the type of the result; None keeps x's type",
 }
 

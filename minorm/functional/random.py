@@ -51,9 +51,7 @@ def multinomial(x: Tensor, count: int, dtype: Any = dtypes.int32, generator: Sou
     """
     float_type("multinomial", "x", x)
     if x.ndim != 2 or x.shape[1] == 0:
-        raise ValueError(
-            f"multinomial: x has shape {x.shape}; expected 2 dimensions (rows, places), with at least one place"
-        )
+        raise ValueError(f"multinomial: x has shape {x.shape}; expected (rows, indices), with at least one index")
     logits = x.cpu().array.astype(np.float64)
     top = logits.max(1, keepdims=True, initial=-np.inf)
     if not np.isfinite(top).all():

@@ -125,7 +125,7 @@ def _read(application: Application) -> tuple[int, ...]:
 
 
 def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
-    """Prepare the constant arguments of Functions on bytes only once. Constant arguments belong to the graph."""
+    """Prepare the constant arguments of Functions on bytes. These arguments belong to the graph, so once is enough."""
     weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
     moving, result = set(values.moving), []
     for part in applications:

@@ -175,7 +175,7 @@ class Shapes(Generic[TensorT]):
         if -1 in new or len(wanted) < self.ndim or any(o not in (1, n) for n, o in zip(target, old, strict=True)):
             raise ValueError(
                 f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 can be expanded, "
-                "and -1 is only possible for an axis of x"
+                "and -1 keeps the length of an axis that x has"
             )
         check_room("expand", target)
         return layout.Expand.apply(self, shape=target)

@@ -35,7 +35,7 @@ def filter_response_norm(
         >>> F.filter_response_norm(mn.tensor([[[3.0, 4.0]]]))
         tensor([[[0.8485, 1.1314]]])
 
-    An ONNX export writes the formula; Singh and Krishnan 2019, arXiv:1911.09737.
+    An ONNX export writes the formula's operations; Singh and Krishnan 2019, arXiv:1911.09737.
     """
     form = form_of("filter_response_norm", backend, (x, weight, bias), (eps, compute_dtype))
     call = calls.get(form, backend)

@@ -18,7 +18,7 @@ class CosineSimilarity(Options):
         >>> nn.CosineSimilarity()(mn.tensor([[1.0, 0.0]]), mn.tensor([[3.0, 4.0]]))
         tensor([0.6])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.cosine_similarity)
@@ -37,7 +37,7 @@ class PairwiseDistance(Options):
         >>> nn.PairwiseDistance()(mn.tensor([[1.0, 0.0]]), mn.tensor([[4.0, 4.0]]))
         tensor([5.])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.pairwise_distance)

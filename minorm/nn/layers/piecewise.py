@@ -64,7 +64,7 @@ class Hardtanh(Options):
         >>> nn.Hardtanh()(mn.tensor([-2.0, 0.5]))
         tensor([-1. ,  0.5])
 
-    An ONNX export writes the formula; Collobert 2004.
+    An ONNX export writes the formula's operations; Collobert 2004.
     """
 
     function = staticmethod(F.hardtanh)
@@ -84,7 +84,7 @@ class Threshold(Options):
         >>> nn.Threshold(0.1, 20.0)(mn.tensor([-2.0, 0.5]))
         tensor([20. ,  0.5])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.threshold)
@@ -115,7 +115,7 @@ class Hardshrink(_Shrink):
         >>> nn.Hardshrink()(mn.tensor([-2.0, 0.5]))
         tensor([-2.,  0.])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.hardshrink)
@@ -131,7 +131,7 @@ class Softshrink(_Shrink):
         >>> nn.Softshrink()(mn.tensor([-2.0, 0.5]))
         tensor([-1.5,  0. ])
 
-    An ONNX export writes the formula; Donoho 1995.
+    An ONNX export writes the formula's operations; Donoho 1995.
     """
 
     function = staticmethod(F.softshrink)

@@ -67,7 +67,7 @@ class _LPPool(OfRank, Options):
         >>> nn.{name}(2, 2)(mn.randn(2, 3, {full})).shape
         (2, 3, {half})
 
-    An ONNX export writes the formula, with AveragePool (opset 22).
+    An ONNX export writes the formula's operations, with AveragePool (opset 22).
     """
 
     family = "lp_pool"

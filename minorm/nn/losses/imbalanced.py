@@ -21,7 +21,7 @@ class FocalLoss(_Loss):
         >>> nn.FocalLoss(reduction="none")(mn.tensor([[2.0, 0.0], [0.0, 0.0]]), mn.tensor([0, 1]))
         tensor([0.0018, 0.1733])
 
-    An ONNX export writes the formula; Lin et al. 2017, arXiv:1708.02002.
+    An ONNX export writes the formula's operations; Lin et al. 2017, arXiv:1708.02002.
     """
 
     function = staticmethod(F.focal_loss)
@@ -55,7 +55,7 @@ class DiceLoss(_Loss):
         >>> nn.DiceLoss()(mn.tensor([[[30.0, 30.0, -30.0, -30.0]]]), mn.tensor([[1, 0, 0, 0]]))
         tensor(0.25)
 
-    An ONNX export writes the formula; Milletari et al. 2016, arXiv:1606.04797.
+    An ONNX export writes the formula's operations; Milletari et al. 2016, arXiv:1606.04797.
     """
 
     function = staticmethod(F.dice_loss)

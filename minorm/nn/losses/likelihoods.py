@@ -22,7 +22,7 @@ class BCELoss(Options):
         >>> nn.BCELoss(reduction="none")(mn.tensor([0.5, 0.9]), mn.tensor([1.0, 1.0]))
         tensor([0.6931, 0.1054])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.binary_cross_entropy)
@@ -45,7 +45,7 @@ class KLDivLoss(Options):
         >>> nn.KLDivLoss(reduction="batchmean")(input, mn.tensor([[0.5, 0.5]]))
         tensor(0.)
 
-    An ONNX export writes the formula; Kullback and Leibler 1951.
+    An ONNX export writes the formula's operations; Kullback and Leibler 1951.
     """
 
     function = staticmethod(F.kl_div)
@@ -66,7 +66,7 @@ class HuberLoss(Options):
         >>> nn.HuberLoss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
         tensor([0.125, 2.5  ])
 
-    An ONNX export writes the formula; Huber 1964.
+    An ONNX export writes the formula's operations; Huber 1964.
     """
 
     function = staticmethod(F.huber_loss)
@@ -87,7 +87,7 @@ class PoissonNLLLoss(Options):
         >>> nn.PoissonNLLLoss()(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]))
         tensor(0.3591)
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.poisson_nll_loss)
@@ -112,7 +112,7 @@ class GaussianNLLLoss(Options):
         >>> loss(mn.tensor([1.0]), mn.tensor([3.0]), mn.tensor([4.0]))  # (log 4 + 4 / 4) / 2
         tensor(1.1931)
 
-    An ONNX export writes the formula; Nix and Weigend 1994.
+    An ONNX export writes the formula's operations; Nix and Weigend 1994.
     """
 
     function = staticmethod(F.gaussian_nll_loss)

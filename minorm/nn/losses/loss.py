@@ -130,7 +130,7 @@ class SmoothL1Loss(_Loss):
         >>> nn.SmoothL1Loss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
         tensor([0.125, 2.5  ])
 
-    An ONNX export writes the formula; Girshick 2015, arXiv:1504.08083.
+    An ONNX export writes the formula's operations; Girshick 2015, arXiv:1504.08083.
     """
 
     function = staticmethod(F.smooth_l1_loss)
@@ -152,7 +152,7 @@ class BCEWithLogitsLoss(_Loss):
         >>> loss(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
         tensor([0.6931, 0.1269])
 
-    An ONNX export writes the formula, with Softplus (opset 22).
+    An ONNX export writes the formula's operations, with Softplus (opset 22).
     """
 
     function = staticmethod(F.binary_cross_entropy_with_logits)

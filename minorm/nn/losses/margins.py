@@ -22,7 +22,7 @@ class MarginRankingLoss(Options):
         >>> loss(mn.tensor([1.0, 1.0]), mn.tensor([3.0, 3.0]), mn.tensor([1.0, -1.0]))
         tensor([2., 0.])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.margin_ranking_loss)
@@ -43,7 +43,7 @@ class HingeEmbeddingLoss(Options):
         >>> loss(mn.tensor([0.2, 0.2]), mn.tensor([1.0, -1.0]))
         tensor([0.2, 0.8])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.hinge_embedding_loss)
@@ -66,7 +66,7 @@ class CosineEmbeddingLoss(Options):
         >>> loss(x, x, mn.tensor([1, -1]))
         tensor([0., 1.])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.cosine_embedding_loss)
@@ -86,7 +86,7 @@ class SoftMarginLoss(Options):
         >>> nn.SoftMarginLoss(reduction="none")(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
         tensor([0.6931, 0.1269])
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.soft_margin_loss)
@@ -128,7 +128,7 @@ class MultiLabelSoftMarginLoss(Options):
         >>> nn.MultiLabelSoftMarginLoss()(mn.tensor([[0.0, 2.0]]), mn.tensor([[1.0, 1.0]]))
         tensor(0.41)
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.multilabel_soft_margin_loss)
@@ -150,7 +150,7 @@ class MultiMarginLoss(Options):
         >>> nn.MultiMarginLoss()(mn.tensor([[1.0, 0.5, 0.0]]), mn.tensor([0]))  # 0.5 / 3
         tensor(0.1667)
 
-    An ONNX export writes the formula; Weston and Watkins 1999.
+    An ONNX export writes the formula's operations; Weston and Watkins 1999.
     """
 
     function = staticmethod(F.multi_margin_loss)
@@ -176,7 +176,7 @@ class TripletMarginLoss(Options):
         >>> loss(anchor, near, far), loss(anchor, far, near)
         (tensor(0.), tensor(3.))
 
-    An ONNX export writes the formula; Balntas et al. 2016.
+    An ONNX export writes the formula's operations; Balntas et al. 2016.
     """
 
     function = staticmethod(F.triplet_margin_loss)
@@ -200,7 +200,7 @@ class TripletMarginWithDistanceLoss(Options):
         >>> loss(anchor, far, near)
         tensor(5.)
 
-    An ONNX export writes the formula.
+    An ONNX export writes the formula's operations.
     """
 
     function = staticmethod(F.triplet_margin_with_distance_loss)

@@ -27,7 +27,7 @@ class FilterResponseNorm2d(Affine):
         >>> layer(mn.randn(8, 3, 5, 5)).shape
         (8, 3, 5, 5)
 
-    An ONNX export writes the formula; Singh and Krishnan 2019, arXiv:1911.09737.
+    An ONNX export writes the formula's operations; Singh and Krishnan 2019, arXiv:1911.09737.
     """
 
     weight: Parameter

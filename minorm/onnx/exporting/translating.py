@@ -105,8 +105,8 @@ def translate(
     writer, outputs = choice.found
     graph, base = writer.graph, runs[0]
     if not tensors_of(base.result):
-        raise TypeError(f"export: the model returned {kind_of(base.result)}; expected a Tensor, or some in a tuple, "
-                        "list or dict")  # fmt: skip
+        raise TypeError(f"export: the model returned {kind_of(base.result)}; expected a Tensor, or a tuple, list "
+                        "or dict of Tensors")  # fmt: skip
     for message in graph.warnings:
         warnings.warn(f"export: {message}", stacklevel=3)
     wanted = _output_names(model, base.result, len(outputs), output_names)

@@ -13,11 +13,11 @@ ARGUMENTS = {
     "vec": "a vector as long as a row of x",
     "vec2": "a vector",
     "mat2": "a matrix with one row for each column of x",
-    "bmm.mat2": "a stack as long as x, whose matrices have a row for each column of x's matrices",
+    "bmm.mat2": "a stack as long as x; its matrices have as many rows as those of x have columns",
     "mat1": "a matrix",
     "addmm.mat2": "a matrix with one row for each column of mat1",
     "batch1": "a stack of matrices",
-    "batch2": "a stack as long as batch1, whose matrices have a row for each column of batch1's matrices",
+    "batch2": "a stack as long as batch1; its matrices have as many rows as those of batch1 have columns",
     "beta": "the factor of x; if it is 0, x is not read",
     "alpha": "the factor of the product",
 }

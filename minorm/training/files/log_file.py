@@ -58,7 +58,9 @@ def read_log(path: str) -> list[Row]:
     with opening.regular(name, "read_log") as file:
         raw = file.read(limits.LOG + 1)
     if len(raw) > limits.LOG:
-        raise ValueError(f"read_log: {name} has more than {limits.LOG} bytes; expected a row for each epoch")
+        raise ValueError(
+            f"read_log: {name} has more than {limits.LOG} bytes; expected a log, which has one short row for each epoch"
+        )
     text = raw.decode(errors="replace")
     reader = csv.DictReader(io.StringIO(text))
     try:

@@ -27,7 +27,7 @@ _TYPES = {
 @reads("Constant", since=1)
 def read_constant(node: Node) -> Callable[[], Tensor]:
     if len(node.attributes) != 1:
-        raise ValueError(f"it has attributes {sorted(node.attributes)}; expected exactly one value")
+        raise ValueError(f"it has attributes {sorted(node.attributes)}; expected exactly one attribute")
     [(name, value)] = node.attributes.items()
     if name != "value" and name not in _TYPES:
         raise Unsupported(f"its contents are {name}; minorm reads value, {', '.join(_TYPES)}")
