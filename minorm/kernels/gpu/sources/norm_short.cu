@@ -57,7 +57,7 @@ template <class T, class I, int LANES> struct Short {
 };
 
 template <class T, class C, class P, class I, int LANES, class R, int ENDING>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, sizeof(C) == 4 ? 8 : 1) // 64 registers; with no second number, some spill
     short_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s, const P* __restrict__ b,
                   const T* __restrict__ residual, T* __restrict__ y, double* __restrict__ stats, double eps, bool centered,
                   bool guard, Running<R> running) {
