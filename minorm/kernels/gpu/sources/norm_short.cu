@@ -15,6 +15,7 @@
 const int THREADS = 128;
 const int ROOM = 16384;  // bytes of each array in shared memory, as in norm_plan.py
 const int BATCH = 4;     // accesses of a thread to each array that are in flight together
+template <class C> const int RESIDENT = sizeof(C) == 4 ? 8 : 1;  // blocks of a multiprocessor, so 64 registers a thread
 
 // The elements of a block's rows, in shared memory and in memory, and the place of one thread among them.
 template <class T, class I, int LANES> struct Short {
@@ -57,7 +58,7 @@ template <class T, class I, int LANES> struct Short {
 };
 
 template <class T, class C, class P, class I, int LANES, class R, int ENDING>
-__global__ void __launch_bounds__(THREADS, sizeof(C) == 4 ? 8 : 1) // 64 registers; with no second number, some spill
+__global__ void __launch_bounds__(THREADS, RESIDENT<C>)
     short_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s, const P* __restrict__ b,
                   const T* __restrict__ residual, T* __restrict__ y, double* __restrict__ stats, double eps, bool centered,
                   bool guard, Running<R> running) {
