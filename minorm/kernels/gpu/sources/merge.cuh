@@ -1,8 +1,8 @@
 // Adds up partial sums, in a separate launch or in the last block that has written some.
 //
-// A separate launch adds up partial sums (parts, results) in an order that depends on their number. SPLITS threads for each result take
-// its parts in turn, and their sums are added pairwise in shared memory. Neighbouring threads have neighbouring
-// results.
+// A separate launch adds up partial sums (parts, results) in an order that depends on their number. SPLITS threads for
+// each result take its parts in turn, and their sums are added pairwise in shared memory. Neighbouring threads have
+// neighbouring results.
 #include "types.cuh"
 
 // Adds up sums in shared memory: PARTS sums for each result, a power of two. The first sum of a result becomes the
