@@ -54,7 +54,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
     sources = [there / f"{version}.onnx" for version in range(2)]
     for version, source in enumerate(sources):
         mo.export(net(version), x, source)
-    trained = [demo._train(Console(quiet=True), seed, 1) for seed in range(2)]
+    trained = [demo._train(Console(quiet=True), seed, 1, "cpu") for seed in range(2)]
     page = f"{table.BEGIN}\n{table.END}\n"
 
     def train(folder: Path, version: int) -> None:

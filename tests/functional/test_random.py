@@ -75,8 +75,8 @@ def test_the_seed_and_a_generator_repeat_the_draws() -> None:
         (lambda: F.bernoulli(mn.tensor([0.5, 1.5])), ValueError, "bernoulli: x holds numbers outside of 0 to 1"),
         (lambda: F.bernoulli(mn.tensor([np.nan])), ValueError, "bernoulli: x holds numbers outside of 0 to 1"),
         (lambda: F.bernoulli(mn.tensor([1])), TypeError, "bernoulli: p is int64; expected a float type"),
-        (lambda: F.multinomial(mn.ones(3), 1), ValueError, "multinomial: x has shape (3,); expected 2 dimensions"),
-        (lambda: F.multinomial(mn.ones(3, 0), 1), ValueError, "multinomial: x has shape (3, 0); expected 2 dimensions"),
+        (lambda: F.multinomial(mn.ones(3), 1), ValueError, "multinomial: x has shape (3,); expected (rows, "),
+        (lambda: F.multinomial(mn.ones(3, 0), 1), ValueError, "multinomial: x has shape (3, 0); expected (rows, "),
         (lambda: F.multinomial(mn.tensor([[np.inf]]), 1), ValueError, "multinomial: a row of x has no finite maximum"),
     ],
 )  # fmt: skip

@@ -51,7 +51,7 @@ def everywhere(function, levels=LEVELS):
 
 
 ONE = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "erf", "exp", "expm1",
-       "log", "log1p", "copy"]  # fmt: skip
+       "log", "log1p", "copy", "neg"]  # fmt: skip
 TWO = ["add", "sub", "mul", "div", "power", "relu_grad", "relu6_grad", "leaky_relu_grad", "hardswish_grad",
        "sigmoid_grad", "tanh_grad", "silu_grad", "elu_grad", "gelu_grad", "erf_grad"]  # fmt: skip
 # The other functions of elementwise: separate families, or not a map of arrays to an array.

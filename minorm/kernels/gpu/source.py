@@ -11,7 +11,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 
-FOLDER = Path(__file__).parent / "sources"
+PATHS = {file.name: file for file in (Path(__file__).parent / "sources").rglob("*.cu*")}
 OPTIONS = ("-std=c++17",)
 AS_WRITTEN = "--fmad=false"  # so each product is rounded before it is added
 OF_FILE = {"update.cu": (AS_WRITTEN,)}  # the eager and the captured form must give the same bits
@@ -56,7 +56,7 @@ def _pasted(name: str, seen: set[str]) -> str:
         seen.add(match[1])
         return _pasted(match[1], seen)
 
-    text = (FOLDER / name).read_text(encoding="utf-8")
+    text = PATHS[name].read_text(encoding="utf-8")
     return re.sub(r'^#include "([\w.]+)"$', header, text, flags=re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ import pytest
 import shim
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.source import C_NAMES, FOLDER
+from minorm.kernels.gpu.source import C_NAMES, PATHS
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
 
@@ -36,7 +36,7 @@ def test_every_kernel_runs_in_every_type(dtype: Any, norm: Any, monkeypatch: pyt
         instances.compiled_for(lambda c=calls: [call() for _, call in c], lambda: every_kernel.forget(norm))
         every_kernel.compare(dtype, way)
     assert [name for name, threads in shim.State.ran.items() if threads > instances.most_threads(name)] == []
-    for file in [file.name for file in FOLDER.glob("*.cu")]:
+    for file in [name for name in PATHS if name.endswith(".cu")]:
         lacking = instances.left_out(file, shim.State.ran)
         merging = {name for name, parameters in instances.declared(file).items() if not {"T", "S"} & set(parameters)}
         assert {kernel for kernel, kind in lacking if kind == C_NAMES[dtype]} == set()

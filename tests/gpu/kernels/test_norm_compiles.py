@@ -163,7 +163,7 @@ def test_registers_leave_room_for_a_third_of_a_device(kind: str, packs: int) -> 
         assert (1 << 16) // (32 * found.registers) / 64 >= 0.3
 
 
-@pytest.mark.skipif("sm_90" not in nvrtc.ARCHITECTURES, reason="no NVRTC, or no headers for it")
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
 @pytest.mark.parametrize("kind", ["float", "__nv_bfloat16"])
 def test_rows_that_wait_in_shared_memory_leave_registers_to_others(kind: str) -> None:
     width, packs = (4, 4) if kind == "float" else (8, 2)
@@ -189,7 +189,7 @@ def test_data_goes_to_shared_memory_without_registers(file: str, kernel: str) ->
     assert "STL" not in assembly
 
 
-@pytest.mark.skipif("sm_90" not in nvrtc.ARCHITECTURES, reason="no NVRTC, or no headers for it")
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
 def test_a_plain_launch_starts_clusters() -> None:
     """CuPy's launches name no clusters: their size is part of the compiled kernel."""
     name = "cluster_backward<float, float, float, int, 4, 8, 1, true, false>"
