@@ -12,7 +12,7 @@ import numpy as np
 from minorm.devices import dtypes
 
 PATHS = {file.name: file for file in (Path(__file__).parent / "sources").rglob("*.cu*")}
-OPTIONS = ("-std=c++17",)
+OPTIONS = ("-std=c++17", "-default-device")  # NVRTC 12 takes a lambda with `auto` for a function of the host otherwise
 AS_WRITTEN = "--fmad=false"  # so each product is rounded before it is added
 OF_FILE = {"update.cu": (AS_WRITTEN,)}  # the eager and the captured form must give the same bits
 C_NAMES = {

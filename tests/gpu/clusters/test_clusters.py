@@ -41,7 +41,9 @@ template <int BYTES> __global__ void copied(const char* from, char* to) {
 def neighbours(blocks: int, first: str = BARRIER, second: str = BARRIER, seed: int = 0, text: str = NEIGHBOUR) -> Any:
     name = f"neighbour<{blocks}>"
     code = text.replace("BARRIER", first, 1).replace("BARRIER", second, 1).replace("WAIT", "")
-    kernel = shim.Module(code=code, options=("-std=c++17",), name_expressions=[name]).get_function(name)
+    kernel = shim.Module(code=code, options=("-std=c++17", "-default-device"), name_expressions=[name]).get_function(
+        name
+    )
     out = np.zeros((3 * blocks, 2))
     shim.State.seed = seed
     try:
@@ -96,7 +98,9 @@ def test_a_kernel_without_cluster_dims_has_clusters_of_one_block() -> None:
 def test_launches_that_the_driver_refuses() -> None:
     name = "neighbour<4>"
     code = NEIGHBOUR.replace("BARRIER", BARRIER).replace("WAIT", "")
-    kernel = shim.Module(code=code, options=("-std=c++17",), name_expressions=[name]).get_function(name)
+    kernel = shim.Module(code=code, options=("-std=c++17", "-default-device"), name_expressions=[name]).get_function(
+        name
+    )
     out = np.zeros((8, 2))
     with pytest.raises(shim.KernelError, match="INVALID_CLUSTER_SIZE"):
         kernel((6,), (2,), (out,), shared_mem=16)
@@ -116,7 +120,9 @@ def test_a_copy_arrives_when_it_is_waited_for(size: int, later: int | None) -> N
     name = f"copied<{size}>"
     wait = "" if later is None else f"wait_for_copies({later});"
     code = NEIGHBOUR.replace("BARRIER", BARRIER).replace("WAIT", wait)
-    kernel = shim.Module(code=code, options=("-std=c++17",), name_expressions=[name]).get_function(name)
+    kernel = shim.Module(code=code, options=("-std=c++17", "-default-device"), name_expressions=[name]).get_function(
+        name
+    )
     given, found = np.arange(8 * size, dtype=np.uint8), np.zeros(8 * size, np.uint8)
     kernel((1,), (8,), (given, found), shared_mem=8 * size)
     np.testing.assert_array_equal(found, given if later == 0 else np.full_like(given, 255))

@@ -52,7 +52,7 @@ class Resources(NamedTuple):
 
 
 def resources(
-    code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17",)
+    code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17", "-default-device")
 ) -> list[Resources]:
     """Compile these instances; an error of the compiler is an AssertionError with its words."""
     program = _compiled(code, names, architecture, options)
@@ -97,7 +97,9 @@ def arithmetic(code: str, name: str, options: tuple[str, ...]) -> list[str]:
     return re.findall(r"\b(?:add|sub|mul|fma|div|sqrt)\.(?:[a-z]+\.)*f(?:32|64)\b", text)
 
 
-def _compiled(code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17",)) -> Any:
+def _compiled(
+    code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17", "-default-device")
+) -> Any:
     program: Any = nvrtc.createProgram(code, "kernel.cu", (), ())
     for name in names:
         nvrtc.addNameExpression(program, name)
@@ -130,7 +132,7 @@ def disassembled(code: str, name: str) -> str:
 
 
 def examined(
-    code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17",)
+    code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17", "-default-device")
 ) -> list[tuple[Resources, Flight]]:
     """Compile these instances together; return the resources of each, and its loads in flight."""
     program = _compiled(code, names, architecture, options)

@@ -314,7 +314,9 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, m
     assert right in text
     keys = [key for key in needed() if key[1] == dtypes.float32]
     names = [instances.expression(*key) for key in keys]
-    module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=names)
+    module = shim.Module(
+        code=text.replace(right, wrong), options=("-std=c++17", "-default-device"), name_expressions=names
+    )
     for key, name in zip(keys, names, strict=True):
         monkeypatch.setitem(program._kernels, key, module.get_function(name))
     with pytest.raises((AssertionError, shim.KernelError)):

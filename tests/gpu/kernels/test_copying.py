@@ -198,7 +198,9 @@ def test_a_broken_kernel_is_found(cuda: Any) -> None:
     x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     found = []
     for code in (broken, text):  # in this order: shared memory keeps what a kernel of this name has left there
-        kernel = shim.Module(code=code, options=("-std=c++17",), name_expressions=[name]).get_function(name)
+        kernel = shim.Module(
+            code=code, options=("-std=c++17", "-default-device"), name_expressions=[name]
+        ).get_function(name)
         y = cuda.array(np.zeros((64, 64), np.float32))
         kernel(plan.grid, (256,), (Struct(plan.axes), *map(np.int32, plan.sizes), cuda.array(x), y))
         found.append(bool((y.memory == x.T).all()))

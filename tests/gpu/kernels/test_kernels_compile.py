@@ -138,7 +138,9 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
 def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, name: str) -> None:
     program = nvrtc.nvrtc.createProgram(source(file), file, (), ())
     nvrtc.nvrtc.addNameExpression(program, name)
-    nvrtc.nvrtc.compileProgram(program, ("--gpu-architecture=compute_75", "-std=c++17", *nvrtc._includes()))
+    nvrtc.nvrtc.compileProgram(
+        program, ("--gpu-architecture=compute_75", "-std=c++17", "-default-device", *nvrtc._includes())
+    )
     assembly = str(nvrtc.nvrtc.getPTX(program))
     assert re.search(r"ld\.global\.(?:nc\.)?(v4\.[uf]32|v2\.f64)", assembly)
     few = file == "sums.cu" or name.startswith("add_powers")  # results
@@ -172,7 +174,9 @@ def test_pooling_reads_all_before_it_compares(kernel: str, what: str) -> None:
     name = f"{kernel}<op::{what}, __nv_bfloat16, float, 8, 3, 2, 1, int>"
     program = nvrtc.nvrtc.createProgram(source("pool.cu"), "pool.cu", (), ())
     nvrtc.nvrtc.addNameExpression(program, name)
-    nvrtc.nvrtc.compileProgram(program, ("--gpu-architecture=compute_90", "-std=c++17", *nvrtc._includes()))
+    nvrtc.nvrtc.compileProgram(
+        program, ("--gpu-architecture=compute_90", "-std=c++17", "-default-device", *nvrtc._includes())
+    )
     assembly = nvrtc.nvrtc.getPTX(program)
     text = assembly.decode() if isinstance(assembly, bytes) else assembly
     steps = re.findall(r"\b(ld\.global|st\.global|bra)\b", text)

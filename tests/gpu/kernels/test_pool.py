@@ -249,7 +249,9 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, case: int, gpu: Any, c
     run()
     keys = {instances.expression(*key): key for key in gpu._program._kernels}
     names = list(keys.keys() & shim.State.ran.keys())
-    module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=names)
+    module = shim.Module(
+        code=text.replace(right, wrong), options=("-std=c++17", "-default-device"), name_expressions=names
+    )
     for name in names:
         monkeypatch.setitem(gpu._program._kernels, keys[name], module.get_function(name))
     instances.forget_launches()

@@ -23,7 +23,7 @@ def test_a_kernel_is_made_once_and_no_text_to_find_it_again(cuda: Any, monkeypat
     class Module:
         def __init__(self, *, code: str, options: tuple[str, ...], name_expressions: list[str]) -> None:
             assert "__global__" in code
-            assert options == ("-std=c++17",)
+            assert options == ("-std=c++17", "-default-device")
             made.extend(name_expressions)
 
         def get_function(self, name: str) -> Any:

@@ -58,7 +58,9 @@ def test_a_broken_kernel_is_found(cuda: Any) -> None:
     for right, wrong in (("round < 10", "round < 9"), ("at + v >= n", "at + v > n"), ("word[i / 2]", "word[i % 4]")):
         name = "dropout<float, float, 4, true, int>"
         assert right in text
-        module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=[name])
+        module = shim.Module(
+            code=text.replace(right, wrong), options=("-std=c++17", "-default-device"), name_expressions=[name]
+        )
         x, y, kept = np.ones(11, np.float32), np.zeros(11, np.float32), np.zeros(11, bool)
         arguments = np.int32(11), np.float32(2), np.uint32(2**31), Fields(np.array(BLOCKS, np.uint64)), None
         try:

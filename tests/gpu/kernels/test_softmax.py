@@ -219,7 +219,9 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, m
     float32 = dtypes.float32
     key = ("rows", "op::log_softmax", float32, float32, float32, plan.width, plan.packs, plan.lanes, plan.integer)
     name = instances.expression(*key)
-    module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=[name])
+    module = shim.Module(
+        code=text.replace(right, wrong), options=("-std=c++17", "-default-device"), name_expressions=[name]
+    )
     monkeypatch.setitem(gpu._program._kernels, key, module.get_function(name))
     x = random((2, 1030), np.float32) * 40
     x[:, 1000] = 500  # of the last warp

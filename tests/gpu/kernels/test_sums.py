@@ -118,7 +118,9 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, sums: Any, cuda: Any, 
     assert right in text
     key = ("sum_columns", dtypes.float32, dtypes.float32, 1, 32, dtypes.int32)
     name = instances.expression(*key)
-    module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=[name])
+    module = shim.Module(
+        code=text.replace(right, wrong), options=("-std=c++17", "-default-device"), name_expressions=[name]
+    )
     monkeypatch.setitem(sums._program._kernels, key, module.get_function(name))
     x = np.random.default_rng(4).standard_normal((41, 33)).astype(np.float32)
     with pytest.raises((AssertionError, shim.KernelError)):

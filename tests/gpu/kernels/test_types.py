@@ -40,7 +40,9 @@ def names() -> list[str]:
 
 
 def run(name: str, *args: object, threads: int = 64) -> None:
-    shim.Module(code=CODE, options=("-std=c++17",), name_expressions=names()).get_function(name)((4,), (threads,), args)
+    shim.Module(code=CODE, options=("-std=c++17", "-default-device"), name_expressions=names()).get_function(name)(
+        (4,), (threads,), args
+    )
 
 
 @pytest.mark.parametrize(("stored", "computed"), PAIRS)

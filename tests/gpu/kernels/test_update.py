@@ -198,7 +198,9 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, m
     assert right in text
     key = ("scale", dtypes.float32, dtypes.float32, 4)
     name = instances.expression(*key)
-    module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=[name])
+    module = shim.Module(
+        code=text.replace(right, wrong), options=("-std=c++17", "-default-device"), name_expressions=[name]
+    )
     monkeypatch.setitem(gpu._program._kernels, key, module.get_function(name))
     whole = cuda.array(np.ones(12_000, np.float32))
     x, y = whole[:4100], whole[4100:4132]
