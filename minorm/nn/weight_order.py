@@ -19,6 +19,7 @@ import numpy as np
 from minorm import devices
 from minorm.devices import capture
 from minorm.graph import trace
+from minorm.kernels.order import is_in_rows
 from minorm.kernels.select import backend
 
 
@@ -37,7 +38,7 @@ def prepare(weight: Any) -> None:
     graph, which would repeat the copy in each replay.
     """
     array = weight.array
-    if type(array) is np.ndarray or weight.creator is not None or not array.flags.c_contiguous:
+    if type(array) is np.ndarray or weight.creator is not None or not is_in_rows(array):
         return
     lower = trace.state.cast_types.get("cuda") if trace.state.cast is not None else None
     laid = of_convolution(array, lower or array.dtype)

@@ -163,15 +163,10 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
 
 
 def _run_of(graph: Any, plan: int | None = None) -> Callable[[dict[int, int], int, Any], None]:
-    """Return the function that starts the graph's plan of this number, or cuDNN's choice if the number is None.
-
-    The frontend's `execute` looks at the kind of each key and value, and then calls `_execute`. Here all of them are
-    ints, so `_execute` is called at once.
-    """
-    if plan is not None:
-        at_index = graph._execute_plan_at_index
-        return lambda addresses, room, handle: at_index(addresses, room, plan, handle)
-    return graph._execute
+    """Return the function that starts the graph's plan of this number, or cuDNN's choice if the number is None."""
+    if plan is None:
+        return lambda addresses, room, handle: graph.execute(addresses, room, handle=handle)
+    return lambda addresses, room, handle: graph.execute_plan_at_index(addresses, room, plan, handle=handle)
 
 
 def _aligned(b: Any, dtype: Any) -> Any:

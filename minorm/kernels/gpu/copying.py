@@ -69,7 +69,7 @@ def in_rows(x: Any) -> Any:
 
 def reshaped(x: Any, shape: Ints) -> Any:
     """Return the elements of x, row by row, in another shape: a view if strides can give it, else a copy."""
-    if x.flags.c_contiguous or not x.size or _is_view(x.shape, x.strides, shape):
+    if is_in_rows(x) or not x.size or _is_view(x.shape, x.strides, shape):
         return x.reshape(shape)
     return copy(x, "C").reshape(shape)
 

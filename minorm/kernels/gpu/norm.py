@@ -15,7 +15,7 @@ import cupy
 from minorm.devices import dtypes
 from minorm.kernels.gpu import launch, memory
 from minorm.kernels.gpu.plans import norm_backward, norm_forward
-from minorm.kernels.gpu.plans.norm_arguments import Array, nobody, running_of, types_of
+from minorm.kernels.gpu.plans.norm_arguments import Array, no_running, running_of, types_of
 from minorm.kernels.order import is_in_rows
 from minorm.kernels.protocol import Running, Statistics
 from minorm.normalization.equation import Equation
@@ -83,7 +83,7 @@ class BoundKernels:
         y = memory.empty_like(x)
         aligned, ending = launch.is_aligned(x, s, b, residual), _ending(activation, residual)
         run = self._plan(norm_forward.apply, parameter, dtypes.float32, aligned, ending)
-        run(x, stats.block, s, b, residual, y, nobody())
+        run(x, stats.block, s, b, residual, y, no_running())
         return y
 
     def backward(

@@ -211,17 +211,16 @@ class pygraph:
     def get_workspace_size_plan_at_index(self, index: int) -> int:
         return 0 if self.name == "fprop" else 64 * (index + 1)
 
-    def _execute_plan_at_index(self, addresses: dict[int, int], workspace: int, index: int, handle: Any) -> None:
+    def execute_plan_at_index(self, addresses: dict[int, int], workspace: int, index: int, *, handle: Any) -> None:
         assert index not in Plans.refused
         tried.append(index)
         Event.recorded += Plans.milliseconds[index]
-        self._execute(addresses, workspace, handle)
+        self.execute(addresses, workspace, handle=handle)
 
     def get_workspace_size(self) -> int:
         return 0 if self.name == "fprop" else 64
 
-    def _execute(self, addresses: dict[int, int], workspace: int, handle: Any) -> None:
-        """Compute as the frontend does after its public `execute` has found the address of each array."""
+    def execute(self, addresses: dict[int, int], workspace: int, *, handle: Any) -> None:
         assert self.done == STEPS
         assert all(type(key) is type(value) is int for key, value in addresses.items())
         assert handle == "handle"

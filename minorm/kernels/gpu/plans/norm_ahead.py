@@ -43,7 +43,7 @@ def backward(
     rule = scalars(equation)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Array, masked: Any) -> None:
-        parts = memory.empty((2, rows.grid[0], nest.columns), compute)
+        parts = memory.scratch(2 * rows.grid[0] * nest.columns * compute.itemsize)
         launch(x, (rows.loops, dy, x, y, stats, s, dx, masked, parts, *rule))
         merge(parts, None, both)
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.kernels.gpu.plans.structs import Struct, constant
+from minorm.kernels.gpu.program import cached
 from minorm.kernels.protocol import Running
 from minorm.normalization.equation import Equation
 
 Array = Any
 Type = np.dtype[Any]
 
-cached = functools.lru_cache(maxsize=4096)
 ADDRESSES = ["mean", "var", "batches", "skipped", "ticket"]
 RUNNING = np.dtype([*[(name, "u8") for name in ADDRESSES], ("rates", "f8", 3)])  # running.cuh
 
@@ -45,7 +45,7 @@ def with_struct(plan: Any) -> Any:
 
 
 @functools.cache
-def nobody() -> Struct:
+def no_running() -> Struct:
     """Return a struct Running (running.cuh) that updates nothing."""
     return Struct(np.zeros((), RUNNING))
 
@@ -53,7 +53,7 @@ def nobody() -> Struct:
 def running_of(running: Running | None, count: int) -> tuple[Struct, Type]:
     """Return the struct Running for the kernels, and the type of the running statistics."""
     if running is None:
-        return nobody(), dtypes.float32
+        return no_running(), dtypes.float32
     mean, var, batches, skipped = running.mean, running.var, running.batches, running.skipped
     addresses = (
         mean.data.ptr,

@@ -3,15 +3,14 @@ the plan.
 
     short     short rows that do not begin at multiples of 16 bytes: one kernel for dx and the sums of runs; 3 passes
     rows      rows fit into registers: one kernel for dx, and also for ds and db if the parameters' layout allows it
-    relay     rows lie within tiles of lanes: one kernel reads each tile twice, once from the cache; 3 passes
     ahead     the same for rows of a block with one scale for each column, on devices with much shared memory
     clusters  rows fit into the shared memory of a cluster: one kernel for dx and the sums of runs; 3 passes
+    relay     rows lie within tiles of lanes: one kernel reads each tile twice, once from the cache; 3 passes
     columns   longer rows, one scale for each column: row sums, then dx and the sums of columns together; 5 passes
     runs      scale and bias are constant along a reduced loop: one pass for all sums, then dx; 5 passes
     separate  all other nests: sums for dx, then dx, then sums for scale and bias; 7 passes
 
-After a ReLU, dy counts as 0 where y <= 0. The kernels of `short`, `rows`, `relay` and `runs` set dy to 0 themselves;
-`columns` and `separate` need one more pass.
+After a ReLU, dy counts as 0 where y <= 0. Only `columns` and `separate` need one more pass for this.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from minorm.kernels.gpu.elementwise import relu_grad
 from minorm.kernels.gpu.plans import norm_ahead, norm_cluster, norm_merges, norm_plan, relay_plan, short_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
 from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, lanes_of, rows_program, short_program
-from minorm.kernels.gpu.plans.norm_merges import merge_parts, merge_runs
+from minorm.kernels.gpu.plans.norm_merges import merge_given_runs, merge_parts, merge_runs
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
 
@@ -111,11 +110,10 @@ def _short(
     kernel = short_program.kernel("short_backward", storage, compute, parameter, short.index, short.lanes, relu)
     rule, merge = scalars(equation), None
     if of_parameters:
-        runs = norm_plan.runs(nest)._replace(runs=norm_plan.Loops((), ()))
-        merge = merge_runs(runs, short.runs, parameter, compute, short.index)
+        merge = merge_given_runs(nest, short.runs, parameter, compute, short.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
-        of_runs = memory.empty((2, short.runs), dtypes.float64) if merge else None
+        of_runs = memory.scratch(16 * short.runs) if merge else None
         kernel(short.grid, short.block, (short.loops, dy, x, y, stats, s, dx, masked, of_runs, *rule))
         if merge:
             merge(of_runs, None, None, None, both)
@@ -140,8 +138,7 @@ def _rows(
     if sums == OF_ELEMENTS:
         of_columns = merge_parts(nest.columns, parts_of, compute, compute, rows.index, None)
     elif sums == OF_ROW and nest.param_size != nest.rows:
-        runs = norm_plan.runs(nest)
-        merge = merge_runs(runs._replace(runs=norm_plan.Loops((), ())), nest.rows, parameter, compute, rows.index)
+        merge = merge_given_runs(nest, nest.rows, parameter, compute, rows.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
         of_rows = memory.scratch(16 * nest.rows) if merge else None  # two numbers of float64 for each row
@@ -167,11 +164,10 @@ def _clusters(
 ) -> Run:
     use, merge = norm_cluster.backward(clusters, storage, compute, parameter, equation, relu), None
     if of_parameters and (clusters.runs or nest.param_size != nest.rows):
-        runs = norm_plan.runs(nest)._replace(runs=norm_plan.Loops((), ()))
-        merge = merge_runs(runs, clusters.results, parameter, compute, clusters.index)
+        merge = merge_given_runs(nest, clusters.results, parameter, compute, clusters.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
-        of_runs = memory.empty((2, clusters.results), dtypes.float64) if merge else None
+        of_runs = memory.scratch(16 * clusters.results) if merge else None
         use(dy, x, y, stats, s, dx, masked, of_runs, None if merge else both)
         if merge:
             merge(of_runs, None, None, None, both)
@@ -254,9 +250,7 @@ def _relayed(
         merge = merge_runs(parts, walk.chunks * walk.results, parameter, compute, walk.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
-        partial, sums = (
-            memory.empty((2, *shape), dtypes.float64) for shape in ((walk.chunks, walk.results), (nest.rows,))
-        )
+        partial, sums = memory.scratch(16 * walk.chunks * walk.results), memory.scratch(16 * nest.rows)
         arrays = dy, x, y, stats, s, dx, masked, sums, partial, memory.zeros(1 + plan.tiles)
         kernel(plan.grid, walk.block, (walk.loops, *sizes, *arrays, *rule))
         if merge:

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.launch import blocks, index_type
 from minorm.kernels.gpu.plans import norm_cluster, norm_plan, relay_plan, short_plan
-from minorm.kernels.gpu.plans.norm_arguments import Array, Type, nobody, scalars, with_struct
+from minorm.kernels.gpu.plans.norm_arguments import Array, Type, no_running, scalars, with_struct
 from minorm.kernels.gpu.plans.structs import constant
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
@@ -72,7 +71,7 @@ def forward(
     relayed = _relayed(nest, storage, compute, parameter, aligned, equation, ending)
 
     def in_passes(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
-        if relayed is not None and kept is nobody():
+        if relayed is not None and kept is no_running():
             relayed(x, s, b, residual, y, stats)
             return
         find(x, stats)
@@ -105,7 +104,7 @@ def _relayed(
     sizes = walk.chunk, *map(np.int32, (walk.chunks, plan.lag, plan.columns))
 
     def run(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array) -> None:
-        partial, counters = memory.empty((2, walk.chunks, walk.results), dtypes.float64), memory.zeros(1 + plan.tiles)
+        partial, counters = memory.scratch(16 * walk.chunks * walk.results), memory.zeros(1 + plan.tiles)
         arrays = x, s, b, residual, y, stats, partial, counters
         kernel(plan.grid, walk.block, (walk.loops, *sizes, *arrays, *rule))
 

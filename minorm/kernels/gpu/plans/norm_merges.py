@@ -13,6 +13,7 @@ from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
 
 Run = Callable[..., Any]
 
@@ -54,3 +55,9 @@ def merge_runs(
         kernel(grid, (block,), (*packed, partial, s, stats, *rule, sums, both))
 
     return run
+
+
+def merge_given_runs(nest: Nest, results: int, parameter: Type, out: Type, index: Type) -> Run:
+    """Return the plan that adds up the sums of `results` runs to ds and db; one kernel has written the whole sums."""
+    runs = norm_plan.runs(nest)._replace(runs=norm_plan.Loops((), ()))
+    return merge_runs(runs, results, parameter, out, index)

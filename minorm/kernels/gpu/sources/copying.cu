@@ -7,6 +7,7 @@
 //
 // If the type stays the same, the bits are copied, in a type T = S of that size. A cast widens and rounds once. With
 // ADD, x is added to y.
+#include "digits.cuh"
 #include "types.cuh"
 
 __device__ inline double wide(double v) { return v; }
@@ -34,13 +35,7 @@ template <class I, int N> struct Axes {
     __device__ void find(I index, I& to_at, I& from_at) const {
 #pragma unroll
         for (int n = N - 1; n >= 0; n--) {
-            I digit = index;
-            if (n > 0 && index >= count[n]) {  // a division is the most expensive step here
-                index /= count[n];
-                digit -= index * count[n];
-            } else {
-                index = 0;
-            }
+            const I digit = take_digit(index, count[n], n == 0);
             to_at += digit * to[n];
             from_at += digit * from[n];
         }

@@ -7,6 +7,7 @@
 // A thread has one access of V elements; the last thread goes element by element. The formulas are
 // those of reference/elementwise.py. At a kink the gradient is PyTorch's, and NaN stays NaN.
 #include "types.cuh"
+#include "digits.cuh"
 #include "maths.cuh"
 #include "narrow.cuh"
 
@@ -171,13 +172,7 @@ template <class I> struct Loops {
         a_at = b_at = 0;
 #pragma unroll
         for (int n = N - 1; n >= 0; n--) {
-            I digit = index;
-            if (n > 0 && index >= count[n]) {  // a division is the most expensive step here
-                index /= count[n];
-                digit -= index * count[n];
-            } else {
-                index = 0;
-            }
+            const I digit = take_digit(index, count[n], n == 0);
             if (n == N - 1) inner = digit;
             a_at += digit * a[n];
             b_at += digit * b[n];

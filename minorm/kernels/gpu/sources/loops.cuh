@@ -3,6 +3,7 @@
 // A sum has one result for each turn of the `kept` loops, taken over the turns of the `reduced` ones. For statistics
 // these are the nest's own groups. For the gradients of scale and bias, the kept loops are those along which scale and
 // bias vary.
+#include "digits.cuh"
 #include "maths.cuh"
 #include "types.cuh"
 
@@ -20,13 +21,7 @@ template <class I> struct Loops {
         Place<I> place = {0, 0, 0};
 #pragma unroll 1
         for (int l = 3; l >= 0; l--) {
-            I digit = index;
-            if (index >= kept[l].count) {  // a division is the most expensive step here
-                index /= kept[l].count;
-                digit -= index * kept[l].count;
-            } else {
-                index = 0;
-            }
+            const I digit = take_digit(index, kept[l].count, false);
             place.data += digit * kept[l].data;
             place.param += digit * kept[l].param;
             place.row += digit * kept[l].row;
