@@ -8,6 +8,7 @@ EACH = {
     "adversary/test_bombs.py::test_random_files": 0,
     "adversary/test_bombs.py::test_small_bombs": 7,
     "adversary/test_checkpoints.py::test_code_is_named_in_every_place_of_a_text": 0,
+    "benchmarks/test_kernel_table.py::test_the_launches_of_every_operation_are_understood": 0,
     "benchmarks/test_size.py::test_the_command": 0,
     "cli/options/test_logger_option.py::test_the_command_hands_its_epochs_to_the_tracker": 0,
     "cli/terminal/test_output.py::test_an_ascii_terminal_stops_nothing": 0,

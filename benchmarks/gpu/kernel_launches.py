@@ -36,6 +36,7 @@ class Launch(NamedTuple):
     threads: int  # of a block
     read: int
     written: int
+    room: int = 0  # bytes of shared memory that the launch gives a block; copies fill it that no thread waits for
 
 
 class Noted:
@@ -44,17 +45,17 @@ class Noted:
     def __init__(self, launches: list[Launch], way: Callable[[], str], file: str, kernel: str) -> None:
         self.launches, self.way, self.file, self.kernel = launches, way, file, kernel
 
-    def __call__(self, grid: Any, block: Any, arguments: Any, **_: Any) -> None:
+    def __call__(self, grid: Any, block: Any, arguments: Any, shared_mem: int = 0) -> None:
         read, written = moved(self.file, self.kernel, arguments)
         sizes = int(np.prod(grid)), int(np.prod(block))
-        self.launches.append(Launch(self.way(), self.file, self.kernel, *sizes, read, written))
+        self.launches.append(Launch(self.way(), self.file, self.kernel, *sizes, read, written, shared_mem))
 
 
 def parameters(file: str, kernel: str) -> list[str]:
     """Return the declarations of a kernel's parameters, such as ["const T* x", "T* y", "I n"]."""
     from minorm.kernels.gpu.source import source
 
-    bounds = r"(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+)?"
+    bounds = r"(?:__\w+__\((?:[^()]|\([^()]*\))*\)\s+)*"  # __launch_bounds__(...), __cluster_dims__(...)
     found = re.search(rf"__global__ void {bounds}{kernel.partition('<')[0]}\(([^)]*)\)", source(file))
     assert found, f"{file} has no kernel {kernel}"
     return [" ".join(part.split()) for part in re.sub(r"<[^<>]*>", "", found[1]).split(",")]
@@ -83,9 +84,9 @@ def _itemsize(kind: str) -> int:
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Callable[[Callable[[], Any]], list[Launch]]]:
+def recording(architecture: str) -> Iterator[Callable[[Callable[[], Any]], list[Launch]]]:
     """Put the double in CuPy's place; yield a function that runs a call with its backward pass and returns its
-    launches.
+    launches. minorm chooses the kernels of the architecture, such as sm_90.
 
     Memory keeps what it holds, so that large arrays take none.
     """
@@ -98,6 +99,7 @@ def recording() -> Iterator[Callable[[Callable[[], Any]], list[Launch]]]:
     way = [FORWARD]
     cupy_double.poison = lambda memory: None
     cupy_cuda.alloc.__globals__["np"] = _Lazy()
+    cupy_cuda.Device.compute_capability = architecture.removeprefix("sm_")
     with cupy_functions.installed():
         from minorm.kernels.gpu.program import Program
         from minorm.kernels.gpu.source import expression

@@ -8,9 +8,10 @@ row in the table of its type. NVRTC compiles it, and nvdisasm shows its machine 
     read, written  bytes an element of the first input; an array counts once, even if the kernel walks over it twice
     registers      of a thread
     spills         bytes; should be 0
-    shared         bytes of a block
+    shared         bytes of a block, with those that the launch gives it
     threads        that a multiprocessor holds at once, as far as registers, shared memory and the grid allow
-    loads          that a thread has on their way at best: instructions, and their bytes together
+    loads          that a thread has on their way at best: instructions, and their bytes together, with its part of the
+                   copies to the shared memory that the launch gives
     by rate        microseconds in which the memory moves the bytes at the rate of a copy
     by loads       microseconds that the reads take if each waits for the latency: by Little's law, bytes that are on
                    their way on the whole device / latency is the rate at most
@@ -76,15 +77,16 @@ class Row(NamedTuple):
 
     def cells(self, limits: Limits, rate: float) -> list[str]:
         """Return the row's cells; `rate` is in GB/s."""
-        threads = resident(limits, self.launch.threads, self.resources.registers, self.resources.shared)
-        by_rate, by_loads = times(self.launch, threads, self.flight.bytes, rate)
-        read, written = (f"{count / self.elements:.3g}" for count in (self.launch.read, self.launch.written))
+        launch, shared = self.launch, self.resources.shared + self.launch.room
+        threads = resident(limits, launch.threads, self.resources.registers, shared)
+        in_flight = self.flight.bytes + launch.room // launch.threads
+        by_rate, by_loads = times(launch, threads, in_flight, rate)
+        read, written = (f"{count / self.elements:.3g}" for count in (launch.read, launch.written))
         code = self.resources
         return [
-            self.operation, self.launch.way, f"`{self.launch.kernel}`", read, written, str(code.registers),
-            str(code.spilled), f"{code.shared:,}", str(on_one(self.launch, threads)),
-            f"{self.flight.loads} ({self.flight.bytes} B)", f"{by_rate:.1f}", f"{by_loads:.1f}",
-            f"{max(by_rate, by_loads):.1f}",
+            self.operation, launch.way, f"`{launch.kernel}`", read, written, str(code.registers),
+            str(code.spilled), f"{shared:,}", str(on_one(launch, threads)), f"{self.flight.loads} ({in_flight} B)",
+            f"{by_rate:.1f}", f"{by_loads:.1f}", f"{max(by_rate, by_loads):.1f}",
         ]  # fmt: skip
 
 
@@ -139,10 +141,10 @@ def operations(dtype: str, words: Iterable[str]) -> dict[str, tuple[int, Callabl
     return {name: how for name, how in found.items() if not chosen or any(word in name for word in chosen)}
 
 
-def launches(types: Iterable[str], words: Iterable[str]) -> dict[str, list[tuple[str, int, Launch]]]:
+def launches(types: Iterable[str], words: Iterable[str], architecture: str) -> dict[str, list[tuple[str, int, Launch]]]:
     """Return the launches of every type's operations, without those that move little."""
     found: dict[str, list[tuple[str, int, Launch]]] = {}
-    with kernel_launches.recording() as run:
+    with kernel_launches.recording(architecture) as run:
         for dtype in types:
             for name, (elements, make) in operations(dtype, words).items():
                 seen = run(make())
@@ -154,7 +156,9 @@ def launches(types: Iterable[str], words: Iterable[str]) -> dict[str, list[tuple
 
 def tables(architecture: str, rate: float, types: Iterable[str], words: Iterable[str], jobs: int | None = None) -> str:
     """Return a table in Markdown for each type."""
-    noted = launches(types, words)
+    noted = launches(types, words, architecture)
+    if not noted:
+        raise RuntimeError(f"--kernels: no operation has {' or '.join(words)} in its name")
     from minorm.kernels.gpu import source
     import nvrtc  # isort: skip  the real CuPy, now that its double is gone
 

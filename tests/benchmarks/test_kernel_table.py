@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nvrtc
 import pytest
@@ -16,6 +17,22 @@ from benchmarks.gpu.kernel_table import LIMITS, on_one, resident, times
 ROOT = Path(__file__).parents[2]
 HOPPER = LIMITS["sm_90"]
 compiles = pytest.mark.skipif(not nvrtc.available or nvrtc.disassembler is None, reason="no NVRTC or nvdisasm")
+
+
+EVERY_LAUNCH = """
+from benchmarks.gpu.kernel_table import launches
+
+found = launches(["bfloat16"], [], "sm_90")["bfloat16"]
+assert len({name for name, _, _ in found}) > 40, found
+assert all(launch.read > 0 for _, _, launch in found), found
+kernels = {launch.kernel.partition("<")[0] for _, _, launch in found if launch.room > 0}
+assert kernels >= {"cluster_forward", "cluster_backward", "row_backward_ahead"}, kernels
+"""
+
+
+def test_the_launches_of_every_operation_are_understood() -> None:
+    found = subprocess.run([sys.executable, "-c", EVERY_LAUNCH], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
 
 
 @compiles
@@ -68,6 +85,15 @@ def test_the_parameters_of_a_kernel() -> None:
     found = parameters("elementwise.cu", "map_one<op::relu, float>")
     assert found == ["const T* x", "T* y", "I n", "C option"]
     assert parameters("copying.cu", "turn<unsigned>")[0] == "Axes outer", "a struct of several template arguments"
+    assert "Cut cut" in parameters("norm_cluster.cu", "cluster_forward<float>"), "behind the size of a cluster"
+
+
+def test_shared_memory_of_the_launch_counts() -> None:
+    """100 KiB a block: two blocks of 256 threads fit, and each thread has 400 bytes of copies on their way."""
+    launch = Launch("forward", "norm_cluster.cu", "cluster_forward<float>", 10**6, 256, 0, 0, 100 << 10)
+    resources, flight = SimpleNamespace(registers=32, spilled=0, shared=512), SimpleNamespace(loads=16, bytes=0)
+    cells = kernel_table.Row("group_norm", 1, launch, resources, flight).cells(HOPPER, 4235)
+    assert cells[7:10] == ["102,912", "512", "16 (400 B)"]
 
 
 def test_words_choose_operations() -> None:

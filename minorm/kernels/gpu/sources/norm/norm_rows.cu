@@ -42,9 +42,8 @@ __global__ void __launch_bounds__(LARGEST<C>, 1)
     const I param_step = SAME ? 0 : loops.reduced[3].param;
     const bool sum = ENDING == RESIDUAL_RELU;
     const Place<I> row = loops.result(team.inside() ? team.index : 0);
-    const Cursor<N, I> start(loops, begin, step);
     Held<T, V> kept[E], added[sum ? E : 1];
-    Cursor<N, I> reading = start;
+    Cursor<N, I> reading(loops, begin, step);
 #pragma unroll
     for (int e = 0; e < E; e++, reading.advance())
         if (begin + e * step < columns) {
@@ -64,7 +63,7 @@ __global__ void __launch_bounds__(LARGEST<C>, 1)
         running.update(row.row, k + d, var);
     }
     const C shift = (C)k, offset = (C)d, factor = (C)rstd;
-    Cursor<N, I> writing = start;
+    Cursor<N, I> writing(loops, begin, step);  // counted again: a copy would wait in registers
     Unrolled<E>::run([&](int e) {
         if (begin + e * step >= columns || !team.inside()) return;
         const I param = row.param + (SAME ? 0 : writing.place.param);
