@@ -34,8 +34,8 @@ PACKS = {"row_forward": 8, "row_backward": 4}  # the most that norm_forward.py a
 KEPT = 128  # bytes, widened
 
 
-def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[str]:
-    """Each kernel of the file, with all that may follow or precede it."""
+def kernels(file: str, types: Any, index: Any, width: int, warp: bool, loops: int = 2) -> list[str]:
+    """Each kernel of the file, with all that may follow or precede it. loops: the reduced ones that a cursor counts."""
     stored, computed, parameters = types
     three, two = (stored, computed, parameters, index, width), (stored, computed, index, width)
 
@@ -47,22 +47,22 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
     beside = (*three[:-1], side)
     calls: dict[str, list[Any]] = {
         "norm_rows.cu": [
-            *[("row_forward", *three, packs("row_forward", 1 + (ending == 2)), lanes, 1 + warp, warp, dtypes.float32,
+            *[("row_forward", *three, packs("row_forward", 1 + (ending == 2)), lanes, loops, warp, dtypes.float32,
                ending) for ending in (0, 2)],
-            *[("row_backward", *three, packs("row_backward", (1 + relu) * shared), lanes, 1 + warp, sums == 1, sums,
+            *[("row_backward", *three, packs("row_backward", (1 + relu) * shared), lanes, loops, sums == 1, sums,
                bool(relu)) for sums, shared in ((0, 1), (1, 1), (2, 2)) for relu in (0, 1)],
         ],
         "norm_moments.cu": [
-            ("moments_rows", *two, warp, 2), ("moments_lanes", *two[:-1], side, LANES, 1 + warp),
-            *[("relay_forward", *beside, LANES, 1, not warp, ending) for ending in (0, 2)],
+            ("moments_rows", *two, warp, loops), ("moments_lanes", *two[:-1], side, LANES, loops),
+            *[("relay_forward", *beside, LANES, loops, not warp, ending) for ending in (0, 2)],
             *[("merge_moments", computed, index, splits) for splits in (1, SPLITS[-1])],
             ("given_moments", computed, index, parameters),
         ],
         "norm_apply.cu": [
-            *[("apply_rows", *three, warp, 2, warp, parameters, ending) for ending in (0, 2)],
-            *[("apply_lanes", *beside, LANES, 1, not warp, parameters, ending) for ending in (0, 2)],
-            *[("grad_input_rows", *three, warp, 2, warp, relu) for relu in (False, True)],
-            *[("grad_input_lanes", *beside, LANES, 1, not warp, relu) for relu in (False, True)],
+            *[("apply_rows", *three, warp, loops, warp, parameters, ending) for ending in (0, 2)],
+            *[("apply_lanes", *beside, LANES, loops, not warp, parameters, ending) for ending in (0, 2)],
+            *[("grad_input_rows", *three, warp, loops, warp, relu) for relu in (False, True)],
+            *[("grad_input_lanes", *beside, LANES, loops, not warp, relu) for relu in (False, True)],
             ("grad_input_columns", *three),
         ],
         "norm_short.cu": [
@@ -70,22 +70,22 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
             *[("short_backward", *three[:-1], lanes, relu) for lanes in (1, 16) for relu in (False, True)],
         ],
         "norm_grads.cu": [
-            *[("grads_rows", *three, warp, 1 + warp, not warp, relu) for relu in (False, True)],
-            *[("grads_lanes", *beside, LANES, 1 + warp, not warp, warp, relu) for relu in (False, True)],
-            *[("relay_backward", *beside, LANES, 1, not warp, relu) for relu in (False, True)],
+            *[("grads_rows", *three, warp, loops, not warp, relu) for relu in (False, True)],
+            *[("grads_lanes", *beside, LANES, loops, not warp, warp, relu) for relu in (False, True)],
+            *[("relay_backward", *beside, LANES, loops, not warp, relu) for relu in (False, True)],
             *[("merge_runs", computed, index, parameters, of_rows, warp) for of_rows in (False, True)],
             *[("merge_parts", dtypes.float64, index, splits, computed) for splits in (1, SPLITS[-1])],
             ("merge_parts", computed, index, SPLITS[-1], computed),
             ("merge_parts", dtypes.float64, index, 1, dtypes.float64),
         ],
         "norm_cluster.cu": [
-            ("cluster_forward", *three, 2, 2, False, parameters, 0),
-            ("cluster_forward", *three, 8, 1, True, parameters, 2),
-            ("cluster_backward", *three, 8, 1, True, True),
-            ("cluster_backward", *three, 1, 2, False, False),
+            ("cluster_forward", *three, 2, loops, False, parameters, 0),
+            ("cluster_forward", *three, 8, loops, True, parameters, 2),
+            ("cluster_backward", *three, 8, loops, True, True),
+            ("cluster_backward", *three, 1, loops, False, False),
         ],
         "norm_ahead.cu": [
-            ("row_backward_ahead", *three, times * packs("row_backward", 2 * (1 + relu)), 1 + warp, bool(relu))
+            ("row_backward_ahead", *three, times * packs("row_backward", 2 * (1 + relu)), loops, bool(relu))
             for relu in (0, 1) for times in (1, 2)
         ],
     }  # fmt: skip
@@ -101,6 +101,8 @@ def all_of(file: str, architecture: str) -> Iterator[str]:
     if architecture == nvrtc.WIDEST:
         for index, width, warp in product((dtypes.int32, dtypes.int64), (1, 4), (False, True)):
             yield from kernels(file, TYPES[0], index, width, warp)
+        for types, loops in product((TYPES[0], TYPES[3]), (1, 4) if file == "norm_grads.cu" else (1,)):
+            yield from kernels(file, types, dtypes.int32, 16 // types[0].itemsize, False, loops)
 
 
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")

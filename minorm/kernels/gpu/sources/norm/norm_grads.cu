@@ -84,8 +84,8 @@ __device__ inline void grads_of(const Loops<I>& loops, I tile, I which_chunk, I 
     const bool inside = index < loops.results;
     const Place<I> result = loops.result(inside ? index : 0);
     const I first = chunk * which_chunk, end = inside ? min(first + chunk, loops.terms) : first;
-    Batches<2 + RELU, Batch<T, V, BYTES>::SIZE, T, I, V, N> batches(
-        loops, dy, x, y, result.data, first + team, (I)TEAMS, end);
+    const int SIZE = Batch<T, V, RELU && V == 8 ? 48 : BYTES>::SIZE;  // fewer, where y takes registers too
+    Batches<2 + RELU, SIZE, T, I, V, N> batches(loops, dy, x, y, result.data, first + team, (I)TEAMS, end);
     batches.fetch();
     for (int at = threadIdx.x; at < LANES * V; at += 256) {
         const I which = (tile * LANES + at % LANES) * V + at / LANES;

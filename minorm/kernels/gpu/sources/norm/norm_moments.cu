@@ -151,7 +151,7 @@ __device__ inline void moments_of(const Loops<I>& loops, I tile, I which, I chun
 }
 
 template <class T, class C, class I, int V, int LANES, int N>
-__global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, (V == 8 && N > 1)>)
     moments_lanes(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial, bool centered) {
     moments_of<T, C, I, V, LANES, N>(loops, blockIdx.x, blockIdx.y, gridDim.y, chunk, x, partial, centered);
 }
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
 // All of a forward pass whose rows lie within tiles of lanes, each row in `columns` neighbouring lanes (a power of two).
 // The last block that writes moments of a tile merges them.
 template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, int ENDING>
-__global__ void __launch_bounds__(256, BLOCKS<C, I, ENDING == RESIDUAL_RELU>)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, (ENDING == RESIDUAL_RELU || V == 8)>)
     relay_forward(Loops<I> loops, I chunk, int chunks, int lag, int columns, const T* x, const P* s, const P* b,
                   const T* residual, T* y, double* stats, double* partial, unsigned* counters, double eps, bool centered,
                   bool guard) {

@@ -16,6 +16,7 @@ const int THREADS = 128;
 const int ROOM = 16384;  // bytes of each array in shared memory, as in norm_plan.py
 const int BATCH = 4;     // accesses of a thread to each array that are in flight together
 template <class C> const int RESIDENT = sizeof(C) == 4 ? 8 : 1;  // blocks of a multiprocessor, so 64 registers a thread
+const int RESIDENT_BACKWARD = 6;  // as many as fit the shared memory of sm_90
 
 // The elements of a block's rows, in shared memory and in memory, and the place of one thread among them.
 template <class T, class I, int LANES> struct Short {
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT<C>)
 
 // `run_sums` (2, runs), if it is given, gets sum(dy) and sum(dy * xhat) of each run.
 template <class T, class C, class P, class I, int LANES, bool RELU>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, RESIDENT_BACKWARD)
     short_backward(Loops<I> loops, const T* __restrict__ dy, const T* __restrict__ x, const T* __restrict__ y,
                    const double* __restrict__ stats, const P* __restrict__ s, T* __restrict__ dx, T* __restrict__ masked,
                    double* __restrict__ run_sums, double eps, bool centered, bool guard) {
