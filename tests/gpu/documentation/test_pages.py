@@ -1,7 +1,7 @@
 """Every program of docs/ runs on a GPU, from start to end, and prints there what its page shows.
 
-What a program makes, it makes on the double's GPU (on_gpu.py). So nothing in minorm calls NumPy on a tensor of a GPU,
-and no function is missing there. The tutorials and the README's program run too. Most of this is slow: QUICK names the
+Its tensors and layers are on the double's GPU (on_gpu.py). So nothing in minorm calls NumPy on a tensor of a GPU, and
+no function is missing there. The tutorials and the README's program run too. Most of this is slow: QUICK names the
 pages of the usual run.
 """
 
@@ -44,7 +44,6 @@ FEWER = {
 NO_PROGRAMS = {
     "browser.md",  # installs packages in Pyodide, which has no GPU
     "course/nbgrader.md",  # settings of nbgrader
-    "doctor.md", "onnx.md",  # single calls with the reader's own files: test_diagnosis.py and test_onnx.py make them
     "gpu-kernels.md",  # a test of the reader's function
     "own-images.md",  # reads a folder of pictures on the CPU
 }  # fmt: skip
@@ -53,6 +52,7 @@ QUICK = {
     "how-to/find-why-a-loss-is-nan.md", "how-to/freeze-batchnorm.md", "how-to/normalize-padded-sequences.md",
     "how-to/run-in-onnxruntime.md",
 }  # fmt: skip
+SLOW = (pytest.mark.slow, pytest.mark.timeout(1200))
 
 
 def relative(path: Path) -> str:
@@ -84,7 +84,7 @@ def fewer_images(monkeypatch: pytest.MonkeyPatch, train: int, test: int) -> None
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize(
     "path",
-    [path if relative(path) in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in pages.PROGRAMS],
+    [path if relative(path) in QUICK else pytest.param(path, marks=SLOW) for path in pages.PROGRAMS],
     ids=relative,
 )
 def test_programs_print_on_a_gpu_what_stands_below_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,9 +103,8 @@ def test_programs_print_on_a_gpu_what_stands_below_them(path: Path, monkeypatch:
             assert pages.same(printed, shown), f"{page}:{block.line} prints\n{printed}\nand shows\n{shown}"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("cuda")
-@pytest.mark.parametrize("path", pages.TUTORIALS, ids=relative)
+@pytest.mark.parametrize("path", [pytest.param(path, marks=SLOW) for path in pages.TUTORIALS], ids=relative)
 def test_tutorials_run_on_a_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They draw their pictures; what they print, the site shows as it comes."""
     from matplotlib import pyplot as plt
@@ -157,8 +156,28 @@ def test_the_distributed_program_trains_on_two_ranks(monkeypatch: pytest.MonkeyP
     assert 1 < float(printed.removeprefix("loss ")) < 5  # of a first step; ln(10) of a guess
 
 
+@pytest.mark.usefixtures("cuda")
+def test_lines_about_a_readers_model_run_on_a_gpu() -> None:
+    """doctor.md diagnoses a model that the reader has, and onnx.md trains a file on, in float32 and bfloat16."""
+    rng = np.random.default_rng(0)
+    pairs = data.ArrayDataset(rng.standard_normal((16, 6)).astype(np.float32), rng.integers(0, 3, 16))
+    model = nn.Sequential()
+    for name, layer in {"layer1": nn.Linear(6, 8), "layer4": nn.BatchNorm1d(8), "fc": nn.Linear(8, 3)}.items():
+        model.add_module(name, layer)
+    x = mn.randn(4, 6)
+    mn.onnx.export(model, x, "resnet50.onnx")
+    names = on_gpu.names() | {"model": model.to("cuda"), "loader": on_gpu.Batches(pairs, 4), "x": x.to("cuda")}
+    exec(on_gpu.program("import minorm, minorm.onnx, minorm as mn\nfrom minorm import optim", "imports"), names)
+    for page, count in (("doctor.md", 1), ("onnx.md", 2)):
+        programs = [block for block in blocks(DOCS / page) if block.kind == "python"]
+        assert len(programs) == count
+        for block in programs:
+            pages.run(block, DOCS / page, names, on_gpu.program)
+    assert (names["y"].device, names["y"].dtype) == ("cuda:0", mn.bfloat16)
+
+
 def test_no_page_with_a_program_is_forgotten() -> None:
-    run_above = {*map(relative, pages.PROGRAMS), "gpu.md", "masked.md", "distributed.md"}
+    run_above = {*map(relative, pages.PROGRAMS), "distributed.md", "doctor.md", "gpu.md", "masked.md", "onnx.md"}
     found = {relative(path) for path in pages.ALL if DOCS in path.parents and "```python\n" in path.read_text("utf-8")}
     assert found == run_above | NO_PROGRAMS
 
