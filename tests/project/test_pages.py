@@ -15,9 +15,10 @@ import io
 import re
 import runpy
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -59,12 +60,15 @@ USERS += [*(DOCS / "how-to").glob("*.md"), *(DOCS / "course").glob("examination*
 PROGRAMS = sorted(path for path in USERS if "```python\n" in path.read_text(encoding="utf-8"))
 
 
-def run(block: Block, path: Path, names: dict[str, object]) -> str:
+AS_WRITTEN = partial(compile, mode="exec")
+
+
+def run(block: Block, path: Path, names: dict[str, object], compiled: Callable[..., Any] = AS_WRITTEN) -> str:
     """Run the block and return its output; a traceback shows the line of the page."""
     shown = io.StringIO()
     text = re.sub(r"^%.*$", "", block.text, flags=re.MULTILINE)  # a notebook's own words
     with contextlib.redirect_stdout(shown):
-        exec(compile("\n" * block.line + text, name(path), "exec"), names)
+        exec(compiled("\n" * block.line + text, name(path)), names)
     return shown.getvalue()
 
 
