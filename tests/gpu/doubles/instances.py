@@ -12,7 +12,7 @@ import pytest
 import shim
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans import cluster_plan, norm_plan
+from minorm.kernels.gpu.plans import norm_plan
 from minorm.kernels.gpu.source import C_NAMES, expression, options, source
 
 FLOATS = [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64]
@@ -56,9 +56,9 @@ def most_threads(kernel: str) -> int:
     if name.startswith("merge_"):
         splits = next(int(word) for word in words if word.isdecimal())
         return norm_plan.merge(1, norm_plan.SERIAL * splits).block[0]
-    if name.startswith("cluster_"):
-        return cluster_plan.THREADS[8 if words[1] == "double" or "long" in words else 4]
-    return 512 if name in ("row_forward", "row_backward", "row_backward_ahead", "rows", "cross_entropy_grad") else 256
+    if name.startswith("cluster_") or name == "row_forward":
+        return norm_plan.MOST_THREADS[8 if words[1] == "double" or "long" in words else 4]
+    return 512 if name in ("row_backward", "row_backward_ahead", "rows", "cross_entropy_grad") else 256
 
 
 def compiled(program: Any, keys: Iterable[tuple[Any, ...]]) -> None:

@@ -40,7 +40,8 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool, loops: in
     three, two = (stored, computed, parameters, index, width), (stored, computed, index, width)
 
     def packs(kernel: str, share: int) -> int:
-        share *= index.itemsize // 4
+        if kernel == "row_backward" or computed.itemsize == 8:
+            share *= index.itemsize // 4
         return min(PACKS[kernel], max(1, KEPT // share // (computed.itemsize * width)))
 
     lanes, side = 32 if warp else 0, min(width, LANE_BYTES // computed.itemsize)
@@ -72,7 +73,7 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool, loops: in
         "norm_grads.cu": [
             *[("grads_rows", *three, warp, loops, not warp, relu) for relu in (False, True)],
             *[("grads_lanes", *beside, LANES, loops, not warp, warp, relu) for relu in (False, True)],
-            *[("relay_backward", *beside, LANES, loops, not warp, relu) for relu in (False, True)],
+            *[("relay_backward", *beside, LANES, min(loops, 2), not warp, relu) for relu in (False, True)],
             *[("merge_runs", computed, index, parameters, of_rows, warp) for of_rows in (False, True)],
             *[("merge_parts", dtypes.float64, index, splits, computed) for splits in (1, SPLITS[-1])],
             ("merge_parts", computed, index, SPLITS[-1], computed),

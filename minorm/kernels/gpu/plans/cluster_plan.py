@@ -23,7 +23,6 @@ FULL = 128  # blocks that keep a large device busy
 LONG = 32 << 10  # bytes of a row that would take all registers of a multiprocessor, or half of them
 SHORT = 8 << 10  # the fewest bytes of all arrays of a row, if it does not fit into registers
 OF_THREAD, FEWEST = 256, 64  # bytes that a thread keeps, and the fewest threads of a block
-THREADS = {4: 1024, 8: 512}  # the most threads of a block, by the bytes of a number, or of an index
 COPIED = 4  # the fewest bytes that a thread can copy without waiting
 GROUPS = 4  # norm_cluster.cu
 PAIR = 16  # bytes of two sums
@@ -81,7 +80,7 @@ def _clusters(
         return None
     every = loops.results * (loops.reduced[0].count if runs else 1)
     index = index_type(max(norm_plan.size_of(nest), 2 * every))
-    most = min(most, THREADS[index.itemsize])
+    most = min(most, norm_plan.MOST_THREADS[index.itemsize])
     unit = loops.reduced[-1].count if runs else elements  # what is not divided among blocks
     number, found = loops.terms // unit, None
     for blocks in BLOCKS:

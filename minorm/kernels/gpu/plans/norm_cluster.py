@@ -11,7 +11,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm.kernels.gpu.plans import cluster_plan
+from minorm.kernels.gpu.plans import cluster_plan, norm_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
@@ -40,7 +40,7 @@ def forward_clusters(
     if not available():
         return None
     return cluster_plan.forward(
-        nest, storage.itemsize, aligned, residual, cluster_plan.THREADS[compute.itemsize], in_registers
+        nest, storage.itemsize, aligned, residual, norm_plan.MOST_THREADS[compute.itemsize], in_registers
     )
 
 
@@ -50,7 +50,7 @@ def backward_clusters(
     if not available():
         return None
     return cluster_plan.backward(
-        nest, storage.itemsize, aligned, relu, cluster_plan.THREADS[compute.itemsize], in_registers
+        nest, storage.itemsize, aligned, relu, norm_plan.MOST_THREADS[compute.itemsize], in_registers
     )
 
 

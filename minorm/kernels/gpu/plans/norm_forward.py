@@ -29,9 +29,8 @@ rows_program, moments_program, apply_program, short_program = (
     Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply", "short")
 )
 
-THREADS = {4: 1024, 8: 512}  # the most threads of a row, by the bytes of a number in registers
 PACKS = 8  # the most accesses of a thread
-KEPT = 128  # widened bytes of x that a thread keeps; half as many with a residual, and with wide indices
+KEPT = 128  # widened bytes of x that a thread keeps; half as many with a residual, and if double meets wide indices
 GIVEN = 128  # threads of a block that makes given statistics
 PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
 
@@ -54,8 +53,9 @@ def forward(
     loops = norm_plan.of_statistics(nest)
     by_columns = aligned and loops.side_by_side(storage.itemsize) is not loops
     widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
-    share = (2 if ending == RESIDUAL_RELU else 1) * norm_plan.registers_of_an_index(nest)
-    packs, threads = min(PACKS, KEPT // share // widened), THREADS[compute.itemsize]
+    index = 4 * norm_plan.registers_of_an_index(nest)
+    share = (2 if ending == RESIDUAL_RELU else 1) * (2 if compute.itemsize == index == 8 else 1)
+    packs, threads = min(PACKS, KEPT // share // widened), norm_plan.MOST_THREADS[max(compute.itemsize, index)]
     rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, threads)
     in_registers = rows is not None and not by_columns
     clusters = norm_cluster.forward_clusters(nest, storage, compute, aligned, ending == RESIDUAL_RELU, in_registers)

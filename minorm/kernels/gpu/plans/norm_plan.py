@@ -35,7 +35,8 @@ SHORT = 1024  # the most accesses of a row for a warp; longer rows take a block
 TEAM_THREADS = 1 << 16  # threads of all teams that take rows in turn, as the registers of a large device allow
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
 SERIAL = 16  # parts that each of these threads adds up, if that is enough
-LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index, since wide indices take more of a block's 65,536 registers
+# The most threads of a block, by the bytes of a number or of an index: wide ones take more of its 65,536 registers.
+MOST_THREADS = {4: 1024, 8: 512}
 
 
 class Loop(NamedTuple):
@@ -339,7 +340,7 @@ def merge(results: int, parts: int) -> Merge:
 
 def team(terms: int, index: np.dtype[Any]) -> int:
     """Return how many threads add up `terms` parts of a run: the threads of a warp or of a block."""
-    return next((threads for threads in (WARP, BLOCK) if terms <= SERIAL * threads), LARGEST_TEAM[index.itemsize])
+    return next((threads for threads in (WARP, BLOCK) if terms <= SERIAL * threads), MOST_THREADS[index.itemsize])
 
 
 def fits_param_columns(nest: Nest) -> bool:

@@ -14,10 +14,11 @@
 #include "loops.cuh"
 #include "running.cuh"
 
-const int AHEAD = 32;  // a thread reads the next row ahead if its part has at most so many bytes of each array
+// A thread reads the next row ahead if its part has at most so many bytes of each array, and numbers take one register.
+const int AHEAD = 32;
 
-// The threads of the largest block, as in norm_forward.py: 64 registers each, or 128 if numbers take two.
-template <class C> constexpr int LARGEST = sizeof(C) == 4 ? 1024 : 512;
+// The threads of the largest block, as in norm_forward.py: 64 registers each, or 128 if numbers or indices take two.
+template <class C, class I> constexpr int LARGEST = sizeof(C) == 4 && sizeof(I) == 4 ? 1024 : 512;
 
 // Calls use(element) for each element that a thread has of a row.
 template <class C, class T, int V, int E, class I, class F>
@@ -32,7 +33,7 @@ __device__ __forceinline__ void each(const Held<T, V> (&x)[E], I begin, I step, 
 }
 
 template <class T, class C, class P, class I, int V, int E, int LANES, int N, bool SAME, class R, int ENDING>
-__global__ void __launch_bounds__(LARGEST<C>, 1)
+__global__ void __launch_bounds__(LARGEST<C, I>, 1)
     row_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s, const P* __restrict__ b,
                 const T* __restrict__ residual, T* __restrict__ y, double* __restrict__ stats, double eps, bool centered,
                 bool guard, Running<R> running) {
@@ -109,8 +110,8 @@ __global__ void __launch_bounds__(512, 1)
     Turns<LANES, I> team(loops.results);
     const I begin = (I)team.lane * V, step = (I)team.size * V, rows = loops.results, columns = loops.terms;
     const I param_step = SAME ? 0 : loops.reduced[3].param;
-    const bool of_columns = GRADIENTS == OF_ELEMENTS, ahead = sizeof(T) * V * E * (RELU ? 2 : 1) <= AHEAD;
-    const bool keeps = of_columns && ahead;  // scale, which all rows share
+    const bool ahead = sizeof(C) == 4 && sizeof(T) * V * E * (RELU ? 2 : 1) <= AHEAD;
+    const bool of_columns = GRADIENTS == OF_ELEMENTS, keeps = of_columns && ahead;  // scale, which all rows share
     const Cursor<N, I> start(loops, begin, step);
     C of_scale[of_columns ? E * V : 1], of_bias[of_columns ? E * V : 1];
     Pack<C, V> scales[keeps ? E : 1];
