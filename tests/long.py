@@ -189,6 +189,7 @@ EACH = {
     "gpu/kernels/test_norm.py::test_one_number_is_its_own_mean": 0,
     "gpu/kernels/test_norm.py::test_the_order_of_threads_changes_no_bit": 17,
     "gpu/kernels/test_norm.py::test_variance_beside_an_outlier_that_comes_first": 3,
+    "gpu/kernels/test_kernels_compile.py::test_no_kernel_spills": 13,
     "gpu/kernels/test_norm_compiles.py::test_no_kernel_spills": 13,
     "gpu/kernels/test_norm_ending.py::test_a_broken_kernel_is_found": 3,
     "gpu/kernels/test_norm_ending.py::test_it_is_what_the_operations_are_one_by_one": 0,
