@@ -36,7 +36,7 @@ class Launch(NamedTuple):
     threads: int  # of a block
     read: int
     written: int
-    room: int = 0  # bytes of shared memory that the launch gives a block; copies fill it that no thread waits for
+    room: int = 0  # bytes of shared memory that the launch gives a block; asynchronous copies fill it
 
 
 class Noted:

@@ -30,8 +30,8 @@ DEVICE = re.compile(r",?\s*device='cuda:0'")
 LEFT_OUT = {
     "guide/tensors.md": "mn.from_numpy(array)",  # a tensor shares the memory of NumPy's array
 }
-# These train for minutes on the double, whose kernels take a second a step. They get so many images to train with and
-# to test with. Their figures are others then: only words, whole numbers and truths are compared.
+# These would train for minutes, because the double takes a second for a step. Each gets this many images to train with
+# and to test with. That changes the figures, so only words, whole numbers, True and False are compared.
 FEWER = {
     "guide/quantization.md": (256, 256),
     "how-to/follow-a-run-with-callbacks.md": (256, 256),
@@ -106,7 +106,7 @@ def test_programs_print_on_a_gpu_what_stands_below_them(path: Path, monkeypatch:
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("path", [pytest.param(path, marks=SLOW) for path in pages.TUTORIALS], ids=relative)
 def test_tutorials_run_on_a_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They draw their pictures; what they print, the site shows as it comes."""
+    """They draw their pictures. Their pages do not say what they print."""
     from matplotlib import pyplot as plt
 
     page, names = relative(path), on_gpu.names()

@@ -83,6 +83,10 @@ template <int N, class I> struct Cursor {
 // for each feature that takes more registers (LESS), such as wide indices, and one less for double.
 template <class C, class I, int LESS> constexpr int BLOCKS = sizeof(C) == 8 || LESS >= 2 ? 1 : (sizeof(I) == 8 ? 2 : 3) - LESS;
 
+// The most threads of a block that keeps a row (MOST_THREADS in norm_plan.py): each has 64 registers, or 128 if numbers or
+// indices take two.
+template <class C, class I> constexpr int ROW_THREADS = sizeof(C) == 4 && sizeof(I) == 4 ? 1024 : 512;
+
 // k, d, rstd of a row in the type computed in. The statistics lie in four rows: k, d, var, rstd.
 template <class C> struct Statistics {
     C k, d, rstd;

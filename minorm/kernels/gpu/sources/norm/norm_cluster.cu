@@ -18,9 +18,6 @@
 
 const int GROUPS = 4;
 
-// The threads of the largest block, as in cluster_plan.py.
-template <class C, class I> constexpr int LARGEST = sizeof(C) == 4 && sizeof(I) == 4 ? 1024 : 512;
-
 // How a part is cut (cluster_plan.py).
 template <class I> struct Cut {
     I part;        // elements of a block
@@ -122,7 +119,7 @@ __device__ void add_up_cluster(const double (&own)[N], double (&sums)[M], F merg
 }
 
 template <class T, class C, class P, class I, int V, int BLOCKS, int N, bool SAME, class R, int ENDING>
-__global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(LARGEST<C, I>, 1)
+__global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(ROW_THREADS<C, I>, 1)
     cluster_forward(Loops<I> loops, Cut<I> cut, const T* __restrict__ x, const P* __restrict__ s,
                     const P* __restrict__ b, const T* __restrict__ residual, T* __restrict__ y,
                     double* __restrict__ stats, double eps, bool centered, bool guard, Running<R> running) {
@@ -227,7 +224,7 @@ __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(LARGEST<C, I>, 
 // `both` (2, rows) gets the gradients of bias and scale, if a row is the only one with its scale. Otherwise `of_runs`
 // (2, second) gets sum(dy) and sum(dy * xhat) of each run. A result of the reduced loops has `runs` runs.
 template <class T, class C, class P, class I, int V, int BLOCKS, int N, bool RUNS, bool RELU>
-__global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(LARGEST<C, I>, 1)
+__global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(ROW_THREADS<C, I>, 1)
     cluster_backward(Loops<I> loops, Cut<I> cut, int entries, const T* __restrict__ dy, const T* __restrict__ x,
                      const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
                      T* __restrict__ dx, T* __restrict__ masked, double* __restrict__ of_runs, I second,

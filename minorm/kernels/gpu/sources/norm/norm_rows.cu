@@ -17,9 +17,6 @@
 // A thread reads the next row ahead if its part has at most so many bytes of each array, and numbers take one register.
 const int AHEAD = 32;
 
-// The threads of the largest block, as in norm_forward.py: 64 registers each, or 128 if numbers or indices take two.
-template <class C, class I> constexpr int LARGEST = sizeof(C) == 4 && sizeof(I) == 4 ? 1024 : 512;
-
 // Calls use(element) for each element that a thread has of a row.
 template <class C, class T, int V, int E, class I, class F>
 __device__ __forceinline__ void each(const Held<T, V> (&x)[E], I begin, I step, I columns, F use) {
@@ -33,7 +30,7 @@ __device__ __forceinline__ void each(const Held<T, V> (&x)[E], I begin, I step, 
 }
 
 template <class T, class C, class P, class I, int V, int E, int LANES, int N, bool SAME, class R, int ENDING>
-__global__ void __launch_bounds__(LARGEST<C, I>, 1)
+__global__ void __launch_bounds__(ROW_THREADS<C, I>, 1)
     row_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s, const P* __restrict__ b,
                 const T* __restrict__ residual, T* __restrict__ y, double* __restrict__ stats, double eps, bool centered,
                 bool guard, Running<R> running) {
@@ -64,7 +61,7 @@ __global__ void __launch_bounds__(LARGEST<C, I>, 1)
         running.update(row.row, k + d, var);
     }
     const C shift = (C)k, offset = (C)d, factor = (C)rstd;
-    Cursor<N, I> writing(loops, begin, step);  // counted again: a copy would wait in registers
+    Cursor<N, I> writing(loops, begin, step);  // not a copy of an earlier cursor, which would take registers all the time
     Unrolled<E>::run([&](int e) {
         if (begin + e * step >= columns || !team.inside()) return;
         const I param = row.param + (SAME ? 0 : writing.place.param);
